@@ -172,13 +172,11 @@ def _write_new_file(directory: int, name: str, data: bytes, like: int | None) ->
 
 
 def _copy_metadata(new: int, like: int) -> None:
-    """Copy owner, mode and extended attributes, as far as this process may."""
+    """Copy owner, permissions and extended attributes, as far as this process may."""
     old = os.fstat(like)
     with suppress(OSError):  # not permitted, or a user that this container does not know
         os.fchown(new, old.st_uid, old.st_gid)
-    current = os.fstat(new)
-    is_same = (current.st_uid, current.st_gid) == (old.st_uid, old.st_gid)
-    os.fchmod(new, stat.S_IMODE(old.st_mode) & (0o7777 if is_same else 0o777))
+    os.fchmod(new, old.st_mode & 0o777)
     with suppress(AttributeError, OSError):  # only Linux has them in Python, and not on all file systems
         for attribute in os.listxattr(like):
             with suppress(OSError):
