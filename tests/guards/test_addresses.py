@@ -11,7 +11,6 @@ from toolkit import DefinitionError
 from toolkit._guards.network import (
     SPECIAL_IPV4,
     SPECIAL_IPV6,
-    Allowed,
     GuardedNetwork,
     RefusedConnection,
     describe_special,
@@ -198,9 +197,8 @@ def test_never_laxer_than_python() -> None:
     ("allow", "host", "port", "address"),
     [
         ("10.0.0.0/8", "intranet.example", 8080, "10.1.2.3"),
-        (ip_network("10.0.0.0/8"), "intranet.example", 22, "10.1.2.3"),
         ("127.0.0.1", "localhost", 80, "127.0.0.1"),
-        (ip_address("::1"), "::1", 80, "::1"),
+        ("::1", "::1", 80, "::1"),
         ("127.0.0.1:8080", "localhost", 8080, "127.0.0.1"),
         ("[::1]:8080", "::1", 8080, "::1"),
         ("[::1]", "::1", 9, "::1"),
@@ -212,7 +210,7 @@ def test_never_laxer_than_python() -> None:
         ("fd00::1", "x", 80, "fd00::1"),
     ],
 )
-def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
+def test_allowed(allow: str, host: str, port: int, address: str) -> None:
     """A network, an address or a name may be allowed, at every port or at one."""
     assert [ip_address(address)] == GuardedNetwork([allow], resolve=lambda *_: [address]).look_up(host, port)
 
@@ -243,7 +241,7 @@ def test_allowed(allow: Allowed, host: str, port: int, address: str) -> None:
         ),
     ],
 )
-def test_refused(allow: list[Allowed], host: str, port: int, addresses: list[str], why: str) -> None:
+def test_refused(allow: list[str], host: str, port: int, addresses: list[str], why: str) -> None:
     """One forbidden address of a host is enough to refuse it; an exemption covers no more than its entry."""
     with pytest.raises(RefusedConnection) as caught:
         GuardedNetwork(allow, resolve=lambda *_: addresses).look_up(host, port)
@@ -264,6 +262,7 @@ def test_ports() -> None:
         None,
         5,
         b"10.0.0.1",
+        ip_network("10.0.0.0/8"),
         "10.0.0.0/8:81",
         "[fd00::/8]:81",
         "",

@@ -24,8 +24,6 @@ from toolkit.errors import DefinitionError
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
-# An entry of `allow`: a network, an address or a host name, as text with an optional port.
-Allowed: TypeAlias = str | Address | Network
 # Looks a host up and returns its addresses as text.
 Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
 _Table: TypeAlias = tuple[tuple[Network, str], ...]
@@ -153,17 +151,17 @@ class Exemption:
         return host.rstrip(".") == self.place if isinstance(self.place, str) else address in self.place
 
 
-def parse_exemption(allowed: Allowed) -> Exemption:
-    """Parse an entry of `allow`.
+def parse_exemption(allowed: str) -> Exemption:
+    """Parse an entry of `allow`: a network, or an address or host name with an optional port.
 
     Raises:
         DefinitionError: It is not a network, address or host name.
     """
-    if not isinstance(allowed, (str, IPv4Address, IPv4Network, IPv6Address, IPv6Network)):
-        raise DefinitionError(f"allow: {allowed!r:.100} is not a text, address or network.")
+    if not isinstance(allowed, str):
+        raise DefinitionError(f"allow: {allowed!r:.100} is not a text.")
     with suppress(ValueError):
         return Exemption(ip_network(allowed))
-    is_place = {*"/@?#"}.isdisjoint(str(allowed)) and not str(allowed).endswith(":")  # which httpx2 reads as any port
+    is_place = {*"/@?#"}.isdisjoint(allowed) and not allowed.endswith(":")  # which httpx2 reads as any port
     try:
         url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
     except httpx2.InvalidURL:
@@ -212,7 +210,7 @@ class GuardedNetwork:
 
     def __init__(
         self,
-        allow: Iterable[Allowed] = (),
+        allow: Iterable[str] = (),
         ports: Collection[int] = PORTS,
         *,
         resolve: Resolve = resolve,

@@ -25,7 +25,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function, run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._guards.http_client import MAX_BYTES, MAX_SHOWN, TIMEOUT, USER_AGENT, HttpClient
-from toolkit._guards.network import PORTS, Allowed, GuardedNetwork
+from toolkit._guards.network import PORTS, GuardedNetwork
 from toolkit._guards.options import check_header, check_seconds, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
@@ -79,7 +79,7 @@ class WebOptions(TypedDict, total=False):
 
     timeout: float
     max_bytes: int
-    allow: Iterable[Allowed]
+    allow: Iterable[str]
     ports: Collection[int]
     user_agent: str
 
