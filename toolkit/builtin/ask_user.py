@@ -13,11 +13,12 @@ from pydantic import StringConstraints
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
 from toolkit._context import ToolContext
+from toolkit._guards.options import check_function
 from toolkit._options import check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
-from toolkit.errors import DefinitionError, Failed
+from toolkit.errors import Failed
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
@@ -78,11 +79,7 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., An
     Raises:
         DefinitionError: The handler cannot be called.
     """
-    if not callable(handler):
-        raise DefinitionError(
-            f"ask_user_tool: handler={handler!r:.100} is not a function of a Question, sync or async."
-        )
-    return tool(UserPrompt(handler, agent).ask_user, max_parallel=1)
+    return tool(UserPrompt(check_function("handler", handler), agent).ask_user, max_parallel=1)
 
 
 @dataclass(frozen=True)

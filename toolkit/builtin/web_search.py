@@ -27,6 +27,7 @@ from typing_extensions import NotRequired, TypedDict, Unpack
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
 from toolkit._guards.http_client import HttpClient, check_base_url
+from toolkit._guards.options import check_function
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
@@ -111,8 +112,8 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
         DefinitionError: `search` or `embed` is not a function, or an option is invalid.
     """
     _check_search(search)
-    if embed is not None and not callable(embed):
-        raise DefinitionError(f"embed={embed!r:.100} is not a function of a list of texts.")
+    if embed is not None:
+        check_function("embed", embed)
     page_options: WebOptions = {**PAGE_DEFAULTS, **options}
     searcher = _Searcher(search, embed, make_client(**page_options))
 
