@@ -295,14 +295,6 @@ def test_url_as_exemption() -> None:
         GuardedNetwork(["http://127.0.0.1:1"])
 
 
-def test_port_that_is_refused() -> None:
-    """The developer reads in the cause which options are about ports."""
-    with pytest.raises(RefusedConnection) as caught:
-        GuardedNetwork(resolve=lambda *_: ["8.8.8.8"]).look_up("a.example", 22)
-
-    assert "ports= lists the allowed ports" in str(caught.value.__cause__)
-
-
 @pytest.mark.parametrize(
     "options", [{"allow": "localhost"}, {"allow": None}, {"ports": "443"}, {"ports": 443}], ids=str
 )

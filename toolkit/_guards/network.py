@@ -34,8 +34,6 @@ MAX_PORT = 65535
 HOST_NAME = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?")
 MAX_HOST_NAME = 254  # characters
 MAX_ADDRESSES = 8  # of one host that are tried, one after the other
-# For the developer, in the traceback; a model gets no hint how to reach the port.
-REMEDY = "ports= lists the allowed ports of public addresses, allow= other allowed addresses and hosts."
 
 
 def _table(entries: Iterable[tuple[str, str]]) -> _Table:
@@ -242,7 +240,7 @@ class GuardedNetwork:
             return
         if port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
-            raise RefusedConnection(f"port {port} may not be connected to, only {ports}") from DefinitionError(REMEDY)
+            raise RefusedConnection(f"port {port} may not be connected to, only {ports}")
         if reason := describe_special(address):
             name = host if ":" in host or host == str(address) else f"{host} ({address})"
             raise RefusedConnection(f"{name} is not a public address: {reason}")
