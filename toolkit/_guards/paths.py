@@ -1,8 +1,8 @@
 """Files beneath one directory: every path is looked up from a directory that stays open.
 
 There are two lookups. The kernel's, openat2 (Linux 5.6), follows links and refuses those that lead out. The stepwise
-one, for other systems, opens one directory after the other and follows no link. Neither follows a link to a file that
-is changed, so the path that was approved is the path that is changed.
+one opens one directory after the other and follows no link. It finds the files that are changed, so the path that was
+approved is the path that is changed; and on other systems those that are read, too.
 
 A hard link to a file outside can be read like any other file. Writing replaces it by a new file, so the file outside
 does not change. File systems mounted beneath the directory are part of it.
@@ -16,10 +16,10 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 from toolkit.errors import DefinitionError
 
@@ -45,10 +45,8 @@ class OutsideError(PermissionError):
         self.way = way
 
 
-class Lookup(Protocol):
-    """Opens the path with these names beneath an open directory; without `links`, no link is followed."""
-
-    def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int: ...
+# Opens the path with some names beneath an open directory, with some flags.
+Lookup: TypeAlias = Callable[[int, Sequence[str], int], int]
 
 
 class Root:
@@ -56,7 +54,7 @@ class Root:
 
     Args:
         path: The directory.
-        lookup: Opens paths; by default the kernel's lookup if this system has it, otherwise the stepwise one.
+        lookup: Opens paths to read; by default the kernel's lookup if this system has it, otherwise the stepwise one.
 
     Raises:
         DefinitionError: There is no such directory, or this system cannot open files beneath a directory.
@@ -117,7 +115,7 @@ class Root:
         names = self.split(path)
         if not names and os.fstat(self._descriptor).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
-        return self.lookup(self._descriptor, names, flags | _SAFELY, links=True)
+        return self.lookup(self._descriptor, names, flags | _SAFELY)
 
     @contextmanager
     def open_directory(self, path: str) -> Iterator[int]:
@@ -143,9 +141,7 @@ class Root:
         if not names:
             raise OSError(errno.EBUSY, "this is the directory that all the others are in")
         *above, name = names
-        opened = (
-            self._make_directories(above) if make else self.lookup(self._descriptor, above, _DIRECTORY, links=False)
-        )
+        opened = self._make_directories(above) if make else open_stepwise(self._descriptor, above, _DIRECTORY)
         try:
             yield opened, name
         finally:
@@ -176,8 +172,6 @@ class Root:
         raise OutsideError("absolute")
 
     def _make_directories(self, names: Sequence[str]) -> int:
-        with suppress(FileNotFoundError):
-            return self.lookup(self._descriptor, names, _DIRECTORY, links=False)
         current = os.dup(self._descriptor)
         try:
             for name in names:
@@ -196,7 +190,7 @@ def _choose_lookup(directory: int) -> Lookup:
         return open_stepwise
     by_kernel = KernelLookup()
     try:
-        os.close(by_kernel(directory, (), _DIRECTORY, links=False))
+        os.close(by_kernel(directory, (), _DIRECTORY))
         _locate(directory)
     except OSError:
         return open_stepwise
@@ -228,7 +222,7 @@ class KernelLookup:
     """Looks a path up by openat2: openat2(2), linux/openat2.h."""
 
     NUMBER = 437  # the same on every architecture that Linux 5.6 and Python run on
-    BENEATH, NO_MAGIC_LINKS, NO_LINKS = 0x08, 0x02, 0x04
+    BENEATH, NO_MAGIC_LINKS = 0x08, 0x02
     # The kernel asks to try again if something was moved while it followed a `..` in a link.
     AGAIN = (errno.EAGAIN, errno.EINTR)
     TRIES = 100
@@ -236,9 +230,8 @@ class KernelLookup:
     def __init__(self) -> None:
         self._system_call = ctypes.CDLL(None, use_errno=True).syscall
 
-    def __call__(self, directory: int, names: Sequence[str], flags: int, *, links: bool) -> int:
-        resolve = self.BENEATH | self.NO_MAGIC_LINKS | (0 if links else self.NO_LINKS)
-        how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
+    def __call__(self, directory: int, names: Sequence[str], flags: int) -> int:
+        how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, self.BENEATH | self.NO_MAGIC_LINKS)
         path = os.fsencode("/".join(names) or ".")
         size, number = ctypes.c_size_t(ctypes.sizeof(how)), ctypes.c_long(self.NUMBER)
         for _ in range(self.TRIES):
@@ -250,9 +243,8 @@ class KernelLookup:
         raise _make_error(ctypes.get_errno())
 
 
-def open_stepwise(directory: int, names: Sequence[str], flags: int, *, links: bool = False) -> int:
-    """Open a path one name at a time; no link is followed, even with `links`."""
-    del links
+def open_stepwise(directory: int, names: Sequence[str], flags: int) -> int:
+    """Open a path one name at a time; no link is followed."""
     current = os.dup(directory)
     try:
         for name in names[:-1]:
