@@ -357,7 +357,9 @@ def test_moved_away(grounds: Grounds) -> None:
 @pytest.mark.parametrize("path", ["link-inside/file.txt", "link-out/new", "link-inside/new"])
 def test_changes_follow_no_link(path: str, root: Root) -> None:
     """Nothing is made or changed through a link, even if it stays inside."""
-    with pytest.raises(OutsideError), root.open_parent(path, make=True):
+    with pytest.raises(OutsideError):
+        root.make_parents(path)
+    with pytest.raises(OutsideError), root.open_parent(path):
         pass
 
 
@@ -365,7 +367,8 @@ def test_directories_are_made(grounds: Grounds, root: Root) -> None:
     """Missing directories are made on request only."""
     with pytest.raises(FileNotFoundError), root.open_parent("x/y/new"):
         pass
-    with root.open_parent("x/y/new", make=True) as (directory, name):
+    root.make_parents("x/y/new")
+    with root.open_parent("x/y/new") as (directory, name):
         assert (identity((grounds.root / "x/y").stat()), "new") == (identity(os.fstat(directory)), name)
 
 
@@ -405,8 +408,8 @@ def test_a_moved_root(grounds: Grounds, root: Root) -> None:
 def test_nothing_is_left_open(grounds: Grounds, root: Root) -> None:
     """Attacks cost no file descriptor."""
     before = open_files()
-    with pytest.raises(OSError, match="too long"), root.open_parent(f"new/{'x' * 300}/file", make=True):
-        pass
+    with pytest.raises(OSError, match="too long"):
+        root.make_parents(f"new/{'x' * 300}/file")
     for path in attacks("link-out", grounds.root, 500):
         list(reached(root, path))
 
@@ -469,7 +472,8 @@ def test_swapper_and_a_writer(grounds: Grounds, root: Root) -> None:
 def changed(root: Root, path: str) -> str:
     """Make and remove a file, and one in a new directory; return the error if there is one."""
     try:
-        with root.open_parent(f"{path}-directory/new", make=True) as (directory, name):
+        root.make_parents(f"{path}-directory/new")
+        with root.open_parent(f"{path}-directory/new") as (directory, name):
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=directory))
             os.unlink(name, dir_fd=directory)
             os.rmdir("../secret-directory", dir_fd=directory)

@@ -127,12 +127,8 @@ class Root:
             os.close(opened)
 
     @contextmanager
-    def open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def open_parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Open the parent directory of a path, and yield it with the path's last name; no link is followed.
-
-        Args:
-            path: Path of a file that is made, changed or removed.
-            make: Whether to make missing directories, with mode 0755.
 
         Raises:
             OSError: The directory does not exist or is outside, or the path is that of the root itself.
@@ -141,11 +137,26 @@ class Root:
         if not names:
             raise OSError(errno.EBUSY, "this is the directory that all the others are in")
         *above, name = names
-        opened = self._make_directories(above) if make else open_stepwise(self._descriptor, above, _DIRECTORY)
+        opened = open_stepwise(self._descriptor, above, _DIRECTORY)
         try:
             yield opened, name
         finally:
             os.close(opened)
+
+    def make_parents(self, path: str) -> None:
+        """Make the missing parent directories of a path, with mode 0755; no link is followed.
+
+        Raises:
+            OSError: One cannot be made, or is outside.
+        """
+        current = os.dup(self._descriptor)
+        try:
+            for name in self.split(path)[:-1]:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o755, dir_fd=current)
+                current = _step(current, name)
+        finally:
+            os.close(current)
 
     def locate_open_file(self, path: str, opened: int) -> tuple[str, ...]:
         """Return the names of an open file's real path, which differs from `path` if a link led to it.
@@ -170,18 +181,6 @@ class Root:
             with suppress(ValueError):
                 return pure_path.relative_to(root)
         raise OutsideError("absolute")
-
-    def _make_directories(self, names: Sequence[str]) -> int:
-        current = os.dup(self._descriptor)
-        try:
-            for name in names:
-                with suppress(FileExistsError):
-                    os.mkdir(name, 0o755, dir_fd=current)
-                current = _step(current, name)
-        except BaseException:
-            os.close(current)
-            raise
-        return current
 
 
 def _choose_lookup(directory: int) -> Lookup:

@@ -121,7 +121,7 @@ class CodingTools(FileTools):
             context: Cancels the write.
         """
         with _report_errors("Cannot create directory", path):
-            self._workspace.make_parents(path)
+            self._workspace.root.make_parents(path)
         with _report_errors(f"Cannot write {path}", path):
             data = self._workspace.encode_text(path, content)
             self._workspace.replace(path, data, expect_hash if self._hashes else None, context.cancellation)

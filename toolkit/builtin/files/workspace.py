@@ -92,7 +92,7 @@ class WorkspaceTools(FileTools):
             context: Cancels the write.
         """
         with _report_errors("mkdir error", path):
-            self._workspace.make_parents(path)
+            self._workspace.root.make_parents(path)
         with _report_errors("write error", path):
             data = self._workspace.encode_text(path, content)
             self._workspace.replace(path, data, expect_hash if self._hashes else None, context.cancellation)
@@ -173,11 +173,6 @@ class Workspace:
             if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
                 raise PermissionError(errno.EACCES, "it may hold secrets, which you may not read")
             yield file
-
-    def make_parents(self, path: str) -> None:
-        """Make the missing parent directories of a path."""
-        with self.root.open_parent(path, make=True):
-            pass
 
     def replace(self, path: str, data: bytes, expected: str | None, cancellation: Cancellation) -> None:
         """Write a file, all of it or nothing.
