@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
-from importlib.util import find_spec
 from itertools import count
 from zoneinfo import ZoneInfo
 
+from toolkit._lazy import needs_extra
 from toolkit.errors import ToolError
 
 # The most characters of an expression in cron's form.
@@ -100,9 +100,8 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float:
         ImportError: The extra `schedule` is not installed.
         ValueError: The expression is invalid, or never due in 50 years.
     """
-    if find_spec("cronsim") is None:
-        raise ImportError('Rules in cron\'s form need an extra: pip install "function-toolkit[schedule]".')
-    from cronsim import CronSim, CronSimError  # an optional package
+    with needs_extra("A rule in cron's form", "schedule"):
+        from cronsim import CronSim, CronSimError
 
     try:
         fires = CronSim(expression, datetime.fromtimestamp(now, zone))
