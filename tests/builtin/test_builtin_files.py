@@ -752,7 +752,7 @@ def test_nothing_is_written_when_the_run_is_over(place: Path) -> None:
     fcntl.flock(holder, fcntl.LOCK_SH)
     Runner(file_tools(place), model=model, limits=Limits(max_seconds=0.1)).run("Go.")
     os.close(holder)
-    while list(place.glob(".*.tmp")):  # the write has not other_arguments up yet
+    while list(place.glob(".*.tmp")):  # the write has not given up yet
         pass
 
     assert not (place / "new").exists()
