@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests.resources import held
 from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import bash_tool, shell_tool
@@ -94,17 +95,6 @@ def test_the_check_itself() -> None:
 def is_over(mark: str) -> bool:
     """Return whether all processes with a mark end within some seconds."""
     return any(not list_living(mark) or threading.Event().wait(0.1) for _ in range(150))
-
-
-def descriptors() -> set[str]:
-    """Count the open files of this process."""
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
-
-
-def list_descriptors() -> set[str]:
-    """List the open files of this process, and its children, zombies included."""
-    lists = (path.read_text(encoding="ascii").split() for path in Path("/proc/self/task").glob("*/children"))
-    return {*descriptors(), *(f"child {number}" for numbers in lists for number in numbers)}
 
 
 def run_command(subject: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
@@ -348,14 +338,14 @@ def test_cancelled_at_random(place: Place) -> None:
     times = [chance.uniform(0, 0.2) for _ in range(CANCELS)]
     subject = place.tool()
     run_command(subject, "true")  # so that what is opened once is open
-    before = list_descriptors()
+    before = held()
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda seconds: cancelled_after(subject, seconds), times))
 
     assert (True, [], set()) == (
         set(results) <= {"cancelled", None},
         list_living(place.mark),
-        list_descriptors() - before,
+        held() - before,
     )
 
 
@@ -497,25 +487,25 @@ def test_no_leaks(place: Place) -> None:
     """After many commands no descriptor, zombie or process is left."""
     subject = place.tool()
     run_command(subject, "true")  # so that what is opened once is open
-    before = list_descriptors()
+    before = held()
     with ThreadPoolExecutor(4) as pool:
         codes = {
             result.details["exit_code"]
             for result in pool.map(lambda n: run_command(subject, f"sleep 600 & exit {n % 2}"), range(COMMANDS))
         }
 
-    assert ({0, 1}, [], set()) == (codes, list_living(place.mark), list_descriptors() - before)
+    assert ({0, 1}, [], set()) == (codes, list_living(place.mark), held() - before)
 
 
 def test_no_descriptors_left(tmp_path: Path) -> None:
     """Commands that could not be run leave no descriptor either."""
     box = Toolbox([shell_tool(tmp_path, env={"PATH": "/nowhere"})])
     box.call("shell_exec", {"command": "echo"})  # starts the event loop's thread, which stays
-    before = descriptors()
+    before = held()
     for _ in range(3):
         box.call("shell_exec", {"command": "echo"})
 
-    assert set() == descriptors() - before
+    assert set() == held() - before
 
 
 def test_out_of_descriptors(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from tests.apart import (
     process_later,
 )
 from tests.properties import combine
+from tests.resources import held
 from toolkit import DefinitionError, FatalError, Halt, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolResult, tool
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.isolation import RemoteTraceback
@@ -201,23 +202,16 @@ def test_cancellation(tmp_path: Path) -> None:
     assert wait_for_end(int(file.read_text(encoding="ascii")))
 
 
-def list_resources() -> set[str]:
-    """List the open descriptors and the children of this process."""
-    children = [path.read_text(encoding="ascii") for path in Path("/proc/self/task").glob("*/children")]
-    open_here = (path.name for path in Path("/proc/self/fd").iterdir())
-    return {*open_here, *(f"child {number}" for number in " ".join(children).split())}
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="needs /proc")
 def test_nothing_is_left() -> None:
     """Calls leave no child and no descriptor, however they end."""
     ways.call(process)
-    before = list_resources()
+    before = held()
     for how in ("value error", "os exit"):
         ways.call(end, how=how)
     ways.call(late)
 
-    assert set() == list_resources() - before
+    assert set() == held() - before
 
 
 # -- what cannot be sent

@@ -9,13 +9,13 @@ import random
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 from tests.apart import late, process
+from tests.resources import children, descriptors
 from tests.servers import FakeServer
 from toolkit import BusyError, Limits, ModelError, Runner, Tool, ToolCall, ToolContext, tool
 from toolkit._concurrency.event_loop import private_loop
@@ -124,21 +124,6 @@ def held() -> set[tuple[str, object]]:
         *(("child", number) for number in children()),
         *(("descriptor", number) for number in descriptors()),
     }
-
-
-def descriptors() -> Iterator[str]:
-    """What is open, but for that which this look opens itself."""
-    for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if path.readlink().name != "fd":
-                yield path.name
-
-
-def children() -> Iterator[str]:
-    """The processes that the threads of this one have started."""
-    for path in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError):  # a thread that has ended since
-            yield from path.read_text(encoding="ascii").split()
 
 
 def added_since(before: set[tuple[str, object]]) -> set[tuple[str, object]]:
