@@ -31,7 +31,7 @@ POINTERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "an identifier": (
         {
             "$id": "https://example.com/t",
-            "properties": {"a": {"$ref": "https://example.com/size"}},
+            "properties": {"a": {"$ref": "size"}, "b": {"$ref": "https://example.com/t#/$defs/x"}},
             "$defs": {"x": {"$id": "size", **SIZE}},
         },
         {"x": SIZE},

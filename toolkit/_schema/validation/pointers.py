@@ -1,7 +1,8 @@
 """References of a JSON Schema: JSON pointers, anchors and identifiers, and bundling a part as a schema of its own.
 
 Pointers, anchors and identifiers are valid in one document only. In a bundle all references point to `$defs`, so it can
-be moved into another schema.
+be moved into another schema. An identifier is a name like an anchor: it is compared as it is written, and changes the
+meaning of no other reference.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote
 
 from pydantic_core import from_json, to_json
 
@@ -22,7 +23,7 @@ MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 # Keywords whose value is data.
 _DATA = frozenset({"default", "const", "enum", "examples", "example"})
 # Keywords that name a part, as in JSON text; and all keywords because of which a part must be copied into a bundle.
-_MARKS = (b'"$id"', b'"$anchor"', b'"$dynamicAnchor"')
+_MARKS = (b'"$id"', b'"$anchor"')
 _LINKS = (*_MARKS, b'"$ref"', b'"$defs"', b'"definitions"')
 # Types of values that hold others.
 _NESTS = (dict, list)
@@ -55,14 +56,13 @@ class SchemaDocument:
 
     Attributes:
         root: A copy of the schema.
-        resources: Identifiers of the parts that have one, and of the whole, by their pointers.
-        anchors: Pointers of the parts that have an anchor, by their resource's pointer and the anchor.
+        names: Pointers of the parts with an identifier, and of the whole, by the identifier; of those with an anchor,
+            by the anchor behind a "#".
         has_links: Whether there may be references, definitions or names of parts.
     """
 
     root: Any
-    resources: Mapping[str, str]
-    anchors: Mapping[tuple[str, str], str]
+    names: Mapping[str, str]
     has_links: bool = True
 
     @classmethod
@@ -73,22 +73,8 @@ class SchemaDocument:
             DefinitionError: It is not JSON, or too large.
         """
         root, text = _copy_schema(schema)
-        named = list(_iterate_named(root)) if any(mark in text for mark in _MARKS) else []
-        resources = {"": ""} | {
-            place: str(part["$id"])
-            for place, part in named
-            if isinstance(part.get("$id"), str) and part["$id"][:1] != "#"
-        }
-        for place in sorted(resources, key=len):  # outer ones first: inner ones are relative to them
-            resources[place] = urljoin(resources[_find_resource(resources, place.rpartition("/")[0])], resources[place])
-        anchors = {
-            (_find_resource(resources, place), part[keyword]): place
-            for place, part in named
-            for keyword in ("$anchor", "$dynamicAnchor")
-            if isinstance(part.get(keyword), str)
-        }
-        uris = {place: urldefrag(uri).url for place, uri in resources.items()}
-        return cls(root, uris, anchors, has_links=any(mark in text for mark in _LINKS))
+        names = dict(_iterate_names(root)) if any(mark in text for mark in _MARKS) else {}
+        return cls(root, {**names, "": ""}, has_links=any(mark in text for mark in _LINKS))
 
     def resolve(self, reference: str, place: str) -> str:
         """Resolve a reference to a JSON pointer.
@@ -96,19 +82,14 @@ class SchemaDocument:
         Raises:
             DefinitionError: It has no target in this document.
         """
-        resource = _find_resource(self.resources, place)
-        base = self.resources[resource]
-        uri, fragment = urldefrag(reference if reference[:1] == "#" else urljoin(base, reference))
-        if reference[:1] != "#" and uri != base:
-            found = [pointer for pointer, own in self.resources.items() if own == uri]
-            if not found:
-                refuse(place, f"{reference!r} is outside of this document", "Copy its target into $defs.")
-            resource = found[0]
+        identifier, _, fragment = reference.partition("#")
+        if identifier not in self.names:
+            refuse(place, f"{reference!r} is outside of this document", "Copy its target into $defs.")
         if fragment and fragment[0] != "/":
-            if (resource, fragment) not in self.anchors:
+            if f"#{fragment}" not in self.names:
                 refuse(place, f"there is no $anchor {fragment!r}", "Correct the $ref, or define it in $defs.")
-            return self.anchors[resource, fragment]
-        target = resource + "".join(join_pointer("", *_split_pointer(fragment)))
+            return self.names[f"#{fragment}"]
+        target = self.names[identifier] + join_pointer("", *_split_pointer(fragment))
         self.look_up(target, place)
         return target
 
@@ -141,27 +122,22 @@ def _copy_schema(schema: Any) -> tuple[Any, bytes]:
     return copy, text
 
 
-def _iterate_named(root: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Iterate over the parts with an identifier or an anchor, with their pointers."""
+def _iterate_names(root: Any) -> Iterator[tuple[str, str]]:
+    """Iterate over the identifiers, and the anchors behind a "#", of all parts, with the pointers of the parts."""
     waiting = [("", root, False)] if type(root) in _NESTS else []
     while waiting:
         place, part, is_names = waiting.pop()
         if isinstance(part, list):
             waiting += [(join_pointer(place, n), each, False) for n, each in enumerate(part) if type(each) in _NESTS]
             continue
-        if not is_names and part.keys() & {"$id", "$anchor", "$dynamicAnchor"}:
-            yield place, part
+        if not is_names and isinstance(part.get("$id"), str):
+            yield part["$id"], place
+        if not is_names and isinstance(part.get("$anchor"), str):
+            yield f"#{part['$anchor']}", place
         inner = [
             (key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in _DATA)
         ]
         waiting += [(join_pointer(place, key), value, key in NAMED and not is_names) for key, value in inner]
-
-
-def _find_resource(resources: Mapping[str, str], place: str) -> str:
-    """Find the innermost part with an identifier around a place."""
-    while place not in resources:
-        place = place.rpartition("/")[0]
-    return place
 
 
 def _split_pointer(pointer: str) -> list[str]:

@@ -100,7 +100,7 @@ def openapi_tools(
         raise DefinitionError(f"client={client!r:.100} is not an httpx2.AsyncClient; sync calls take that, too.")
     if client is not None and client.params:
         raise DefinitionError("client= has params, which would replace each query. Make it without them.")
-    source = Source(SchemaDocument(load_document(document), {"": ""}, {}))
+    source = Source(SchemaDocument(load_document(document), {"": ""}))
     root = source.parse(Root, source.document.root, "the document")
     sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
     base = None if base_url is None else check_base_url("base_url", base_url)
