@@ -9,7 +9,7 @@ import pytest
 from tests.servers import FakeServer
 from toolkit import OpenAIModel, Runner, RunResult, Toolbox, tool
 from toolkit._concurrency.backend import run_sync
-from toolkit._dialects.catalog import APIS
+from toolkit._dialects.calls import Calls
 from toolkit._dialects.tool_choice import allowed_names, applies_to_turn, check_choice
 from toolkit._messages import OutputSpec
 from toolkit._runner.output import build_output
@@ -281,7 +281,6 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
 # -- the dialect `calls`
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize(
     ("changes", "tools", "has_to_call"),
     [
@@ -292,23 +291,19 @@ def test_groups(changes: Any, tools: list[str], choice: str | None) -> None:
     ],
     ids=["all", "required", "one", "allowed"],
 )
-def test_calls_dialect(api: Any, changes: Any, tools: list[str], has_to_call: bool) -> None:
+def test_calls_dialect(changes: Any, tools: list[str], has_to_call: bool) -> None:
     """The schema of the reply says which tools may be called, and whether one has to be."""
-    body = APIS[api]["calls"]().render_request(asked(**changes))
-    described = body["response_format"]["json_schema"] if api == "chat" else body["text"]["format"]
-    calls = described["schema"]["properties"]["calls"]
+    body = Calls().render_request(asked(**changes))
+    calls = body["response_format"]["json_schema"]["schema"]["properties"]["calls"]
 
     assert tools == [one["properties"]["_tool"]["const"] for one in calls["items"]["anyOf"]]
     assert has_to_call is ("minItems" in calls)
     assert "tool_choice" not in body
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
-def test_calls_dialect_without_calls(api: Any) -> None:
+def test_calls_dialect_without_calls() -> None:
     """Where no tool may be called, the reply is text."""
-    body = APIS[api]["calls"]().render_request(asked(choice="none"))
-
-    assert {"messages", "input"} & body.keys() == body.keys()
+    assert {"messages"} == Calls().render_request(asked(choice="none")).keys()
 
 
 # -- a run

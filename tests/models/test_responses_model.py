@@ -398,40 +398,6 @@ def test_structured_output_by_a_call(through: Any) -> None:
     assert Place(name="K2") == result.output
 
 
-@BOTH
-def test_calls_dialect(through: Any) -> None:
-    """Models without tool calling are asked for a list of calls, by `text.format`."""
-    script = [
-        reply.text('{"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": null}'),
-        reply.text('{"calls": [], "output": "3."}'),
-    ]
-    with FakeServer(script) as server:
-        result = through(server, dialect="calls")
-        body = server.requests[1].body
-
-    assert ("3.", [3]) == (result.output, [call.result.value for call in result.calls])
-    assert ("json_schema", False, ["system", "user", "assistant", "user"]) == (
-        body["text"]["format"]["type"], "tools" in body, [item["role"] for item in body["input"]]
-    )  # fmt: skip
-
-
-def test_calls_dialect_with_pictures() -> None:
-    """In that dialect pictures and files are the user's."""
-    sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = APIS["responses"]["calls"]().render_request(ModelRequest(messages=(sent,)))
-
-    assert ["input_text", "input_image", "input_file"] == [part["type"] for part in body["input"][0]["content"]]
-
-
-def test_minimal_dialect() -> None:
-    """Servers that know few keywords are shown tools without them."""
-    with FakeServer([reply.calls(("add", {"a": 1})), HI]) as server:
-        assert "Hi." == whole(server, dialect="minimal").output
-        parameters = server.requests[0].body["tools"][0]["parameters"]
-
-    assert not {"additionalProperties", "$ref", "anyOf"} & parameters.keys()
-
-
 # -- what is refused
 
 
@@ -440,7 +406,7 @@ def test_minimal_dialect() -> None:
     [
         ({"api": "assistants"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
         ({"api": "assistants", "dialect": "chat"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
-        ({"api": "responses", "dialect": "chat"}, r"'responses', 'calls', 'minimal'\.$"),
+        ({"api": "responses", "dialect": "calls"}, r"^dialect='calls' is not one of 'responses'\.$"),
     ],
     ids=["api", "api with a dialect", "dialect of another api"],
 )

@@ -117,7 +117,7 @@ class Calls(RunDialect):
         request = _apply_choice(request)
         if not request.tools:
             return {
-                "messages": _merge_messages(map(self._render_message, request.messages)),
+                "messages": _merge_messages(map(render_plain_message, request.messages)),
                 **render_output_format(request.output, self.form),
             }
         outputs = (request.output.spec,) if request.output else ()
@@ -128,7 +128,7 @@ class Calls(RunDialect):
         reply = reply_schema(request.tools, dialect=self, outputs=outputs, requires_call=request.choice == "required")
         strict = all(self.form(spec).strict for spec in (*request.tools, *outputs))
         return {
-            "messages": _merge_messages(map(self._render_message, (guide, *request.messages))),
+            "messages": _merge_messages(map(render_plain_message, (guide, *request.messages))),
             "response_format": response_format(reply, strict=strict),
         }
 
@@ -154,9 +154,6 @@ class Calls(RunDialect):
             is_cut = bare.lstrip().startswith("{") and is_truncated(bare)
             return "" if is_cut else text, calls
         return _read_output(reply), (*calls, *self.decode_calls(_read_calls(reply), specs))
-
-    def _render_message(self, message: Message) -> dict[str, Any]:
-        return render_plain_message(message)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         """Write the schema of a call: metadata, then parameters; definitions get names unique to the tool."""

@@ -12,7 +12,7 @@ from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import Chat, Minimal
 from toolkit._dialects.gemini import Gemini
 from toolkit._dialects.mcp import ModelContextProtocol
-from toolkit._dialects.responses import CallsResponses, MinimalResponses, Responses
+from toolkit._dialects.responses import Responses
 
 # The names of dialects that a run may use.
 RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
@@ -50,7 +50,7 @@ APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
     "api",
     {
         "chat": _Table("dialect", {kind.name: kind for kind in (Chat, Calls, Minimal)}),
-        "responses": _Table("dialect", {kind.name: kind for kind in (Responses, CallsResponses, MinimalResponses)}),
+        "responses": _Table("dialect", {Responses.name: Responses}),
     },
 )
 DIALECTS: Mapping[str, type[Dialect]] = _Table(

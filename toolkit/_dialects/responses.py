@@ -30,9 +30,8 @@ from toolkit._dialects.base import (
     make_call,
     render_output_format,
 )
-from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import sanitize_arguments, sanitize_name
-from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
+from toolkit._dialects.strict.rules import GRAMMAR, STRICT
 from toolkit._dialects.tool_choice import offer_allowed, render_choice
 from toolkit._messages import (
     File,
@@ -126,27 +125,6 @@ class Responses(RunDialect):
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
         """Read a response, or its output."""
         return map(parse_call, filter(is_call, list_items(reply, "output")))
-
-
-class MinimalResponses(Responses):
-    """`responses` with few keywords, for servers that refuse those that they do not know."""
-
-    name = "minimal"
-    rules = strict_rules = MINIMAL
-
-
-class CallsResponses(Calls):
-    """`calls` as `text.format` of OpenAI's Responses; reasoning is not sent back."""
-
-    @override
-    def render_request(self, request: ModelRequest) -> dict[str, Any]:
-        """Write the input and, if tools are offered, the schema of the reply."""
-        body = super().render_request(request)
-        return {"input": body["messages"], **_render_text_format(body)}
-
-    @override
-    def _render_message(self, message: Message) -> dict[str, Any]:
-        return dict(render_items(message)[0]) if isinstance(message, UserMessage) else super()._render_message(message)
 
 
 def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:

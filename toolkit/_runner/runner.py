@@ -72,7 +72,8 @@ class Runner(Controls):
         api_key: The key for the server. By default, without `base_url`, the key of the environment.
         api: "chat" (Chat Completions, which all servers have; the default) or "responses".
         dialect: How tools are sent: "chat" or "responses" (native tool calls, the default), "minimal" (the same, for
-            servers that know few keywords of JSON Schema), or "calls" (for models without tool calling).
+            servers that know few keywords of JSON Schema), or "calls" (for models without tool calling). The last two
+            use Chat Completions.
         strict: Whether the server enforces the schemas, if nothing is lost by that. For tools without their own
             `strict`. By default the toolbox's setting, or else True.
         request_options: Further keys of each request, such as `temperature`. Set options of the client, such as
