@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any
 
 from typing_extensions import override
@@ -229,28 +228,22 @@ def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> 
             answers.append(message)
             yield [render_answer(message, message, call_items.get(message.provider_call_id or message.call_id, {}))]
             continue
-        is_sent = message in collect_attachments(answers)
+        if isinstance(message, ModelResponse):
+            items = render_response(message, namespaces)
+            call_items.update((item["call_id"], item) for item in items if is_call(item))
+            yield items
+        else:
+            yield [] if message in collect_attachments(answers) else [_render_prompt(message)]
         answers = []
-        items = render_response(message, namespaces) if isinstance(message, ModelResponse) else render_items(message)
-        call_items.update((item["call_id"], item) for item in items if is_call(item))
-        yield [] if is_sent else items
 
 
-@singledispatch
-def render_items(message: Message) -> list[Item]:
+def _render_prompt(message: SystemMessage | UserMessage) -> Item:
     """Write a message of the system or the user."""
-    raise TypeError(f"{message!r:.100} is not a message.")
-
-
-@render_items.register
-def _(message: SystemMessage) -> list[Item]:
-    return [{"role": "system", "content": replace_surrogates(message.text)}]
-
-
-@render_items.register
-def _(message: UserMessage) -> list[Item]:
-    text, others = replace_surrogates(message.text), _render_attachments(message.images, message.files)
-    return [{"role": "user", "content": [*_render_text(text), *others] if others else text}]
+    text = replace_surrogates(message.text)
+    if isinstance(message, SystemMessage):
+        return {"role": "system", "content": text}
+    others = _render_attachments(message.images, message.files)
+    return {"role": "user", "content": [*_render_text(text), *others] if others else text}
 
 
 def render_response(response: ModelResponse, namespaces: Mapping[str, str]) -> list[Item]:
