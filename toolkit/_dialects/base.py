@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from pydantic_core import from_json
 
@@ -49,8 +49,6 @@ _CUT = frozenset(
     | {"safety", "recitation", "prohibited_content", "blocklist", "spii"}
 )
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
-
-ReplyParser: TypeAlias = Callable[[str, Sequence[ToolCall], Sequence[ToolSpec]], tuple[str, tuple[ToolCall, ...]]]
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,20 @@ class Dialect(ABC):
         return self.decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs)
 
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Convert the arguments of calls from the form that was sent to that of the tools' own schemas."""
-        return decode_calls(calls, specs, self.form)
+        """Convert the arguments of calls from the form that was sent; a call of an unknown tool is not changed."""
+        return self._decode_calls(calls, specs, metadata_keys)
+
+    def _decode_calls(
+        self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec], list_metadata: Callable[[ToolSpec], Collection[str]]
+    ) -> tuple[ToolCall, ...]:
+        """Decode calls; `list_metadata` returns the metadata keys of a tool's calls."""
+        by_name = {spec.name: spec for spec in specs}
+        return tuple(
+            _decode_call(call, self.form(spec), list_metadata(spec), spec.meta)
+            if (spec := by_name.get(call.name))
+            else call
+            for call in calls
+        )
 
     @abstractmethod
     def render_results(
@@ -157,6 +167,19 @@ class RunDialect(Dialect):
         """Split a complete reply into text and calls, with arguments in the form of the tools' own schemas."""
         return text, self.decode_calls(calls, specs)
 
+    def extract_output(
+        self, text: str, calls: Sequence[ToolCall], output: OutputSpec
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """Split a parsed reply into structured output, as JSON text in the form of its own schema, and calls.
+
+        The output is the arguments of a tool: the model either calls that tool, or writes the arguments as its text.
+        """
+        answers: Sequence[ToolCall] = [call for call in calls if call.name == output.spec.name]
+        if not output.by_tool:
+            _, answers = self.parse_reply("", [ToolCall(name=output.spec.name, arguments=text)], [output.spec])
+        answer = answers[-1].arguments if answers else text
+        return answer, tuple(call for call in calls if call.name != output.spec.name or not output.by_tool)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
@@ -193,29 +216,6 @@ def explain_tool(spec: ToolSpec, dialect: Dialect) -> Explanation:
     return Explanation(
         tool=spec.name, dialect=dialect.name, strict=form.strict, notes=form.notes, sent=dialect.render_tool(spec)
     )
-
-
-def decode_calls(
-    calls: Iterable[ToolCall],
-    specs: Sequence[ToolSpec],
-    form: Callable[[ToolSpec], SchemaForm],
-    metadata: Callable[[ToolSpec], Collection[str]] | None = None,
-) -> tuple[ToolCall, ...]:
-    """Decode the arguments of calls from the form that was sent; return a call of an unknown tool unchanged.
-
-    Args:
-        calls: Calls with the arguments that the model wrote.
-        specs: The tools that were offered.
-        form: The form in which a tool's parameters were sent.
-        metadata: Returns the metadata keys of a tool's calls; `metadata_keys` by default.
-    """
-    by_name = {spec.name: spec for spec in specs}
-    list_keys = metadata or metadata_keys
-    decoded = []
-    for call in calls:
-        spec = by_name.get(call.name)
-        decoded.append(call if spec is None else _decode_call(call, form(spec), list_keys(spec), spec.meta))
-    return tuple(decoded)
 
 
 def metadata_keys(spec: ToolSpec) -> Collection[str]:
@@ -272,26 +272,6 @@ def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec]
     schema = {"name": output.spec.name, "description": output.spec.description, "schema": form.schema}
     json_schema = {**schema, "strict": True} if form.strict else schema
     return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
-
-
-def extract_output(
-    text: str, calls: Sequence[ToolCall], output: OutputSpec, parse: ReplyParser
-) -> tuple[str, tuple[ToolCall, ...]]:
-    """Split a reply into structured output, as JSON text in the form of its own schema, and calls.
-
-    The output is the arguments of a tool: the model either calls that tool, or writes the arguments as its text.
-
-    Args:
-        text: The reply's text.
-        calls: The reply's calls, decoded.
-        output: The output that was asked for.
-        parse: The dialect's `parse_reply`.
-    """
-    answers: Sequence[ToolCall] = [call for call in calls if call.name == output.spec.name]
-    if not output.by_tool:
-        _, answers = parse("", [ToolCall(name=output.spec.name, arguments=text)], [output.spec])
-    answer = answers[-1].arguments if answers else text
-    return answer, tuple(call for call in calls if call.name != output.spec.name or not output.by_tool)
 
 
 def get_member(value: Any, name: str) -> Any:

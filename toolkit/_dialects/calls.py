@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from toolkit._dialects.base import (
     RunDialect,
-    decode_calls,
     get_member,
     join_text,
     metadata_keys,
@@ -102,7 +101,7 @@ class Calls(RunDialect):
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
         """Decode calls of a reply's text, which have metadata beside their arguments."""
-        return decode_calls(calls, specs, self.form, _metadata_keys)
+        return self._decode_calls(calls, specs, _metadata_keys)
 
     @override
     def render_results(
@@ -147,7 +146,7 @@ class Calls(RunDialect):
         self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
     ) -> tuple[str, tuple[ToolCall, ...]]:
         """Split a reply into output and calls; any other text is the answer, unless it is a truncated object."""
-        calls = decode_calls(calls, specs, self.form)
+        calls = super().decode_calls(calls, specs)
         reply = load_reply(text)
         if reply is None:
             bare = strip_fence(text)

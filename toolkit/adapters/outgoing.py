@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit._context import ToolContext
-from toolkit._dialects.base import data_url, decode_calls, encode_base64
+from toolkit._dialects.base import data_url, encode_base64
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._execution.approval import Approver
 from toolkit._execution.truncation import MAX_RESULT, truncate
@@ -240,7 +240,7 @@ class _Bridge:
 
     def _read(self, name: str, arguments: RawArguments) -> ToolCall:
         tool, call = self.box.get(name), ToolCall(name=name, arguments=to_json_text(arguments))
-        return decode_calls([call], [tool._spec] if tool else [], DIALECTS[self.dialect]().form)[0]
+        return DIALECTS[self.dialect]().decode_calls([call], [tool._spec] if tool else [])[0]
 
     def _truncate(self, name: str, result: ToolResult) -> ToolResult:
         tool = self.box.get(name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._dialects.base import RunDialect, extract_output, get_member
+from toolkit._dialects.base import RunDialect, get_member
 from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
 from toolkit._options import check_options, is_whole
@@ -238,7 +238,7 @@ class ServerModel:
         content = replace_surrogates("".join(builder.text))
         text, calls = self.dialect.parse_reply(content, builder.build_calls(), request.all_tools)
         if request.output:
-            text, calls = extract_output(text, calls, request.output, self.dialect.parse_reply)
+            text, calls = self.dialect.extract_output(text, calls, request.output)
         return ModelResponse(
             text=text,
             calls=calls,
