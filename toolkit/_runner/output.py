@@ -71,7 +71,7 @@ class Output(Generic[T]):
             return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults, text)}") from error
+            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults, _add_key(text))}") from error
         except ToolError as error:  # of a validator, or of a JSON Schema
             raise ToolError(f"Invalid output: {error}") from error
         except Exception as error:
