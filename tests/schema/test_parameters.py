@@ -39,7 +39,7 @@ from typing import (
 
 import pytest
 import typer
-from fastapi import BackgroundTasks, Depends, Query, Request, Security, UploadFile
+from fastapi import BackgroundTasks, Depends, Query, Request, Security
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
     AfterValidator,
@@ -494,7 +494,7 @@ def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
         _ = echo(annotation, **default).parameters
 
 
-@pytest.mark.parametrize("kind", [UploadFile, Request, BackgroundTasks])
+@pytest.mark.parametrize("kind", [Request, BackgroundTasks])
 def test_objects_of_a_web_request(kind: Any) -> None:
     """An object of a request to a web server is refused, with what to do; with a default it is left out."""
     with pytest.raises(

@@ -143,16 +143,9 @@ _SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "lis
 
 
 def _refuse_misplaced(core: Mapping[str, Any]) -> None:
-    """Refuse a constraint that a type cannot have, such as the length of a number, and a type that no JSON fits."""
+    """Refuse a constraint that a type cannot have, such as the length of a number."""
     inner, *checks = core.get("steps") or [core.get("schema"), {**core, "schema": {"type": "any"}}]
     if core["type"] not in ("function-after", "chain") or inner["type"] not in _SAMPLES:
-        if core["type"] == "function-plain":  # FastAPI describes a file as a text, and accepts only an object
-            owner = getattr(core["function"]["function"], "__self__", None)
-            if (getattr(owner, "__module__", ""), getattr(owner, "__name__", "")) == (
-                "fastapi.datastructures",
-                "UploadFile",
-            ):
-                raise PydanticInvalidForJsonSchema("JSON has no form for UploadFile")
         return
     for check in filter(_is_constraint, checks):
         with suppress(ValueError):  # the type can have the constraint, and the sample does not meet it
