@@ -9,6 +9,7 @@ from functools import reduce
 from itertools import chain, count
 from operator import or_
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -17,7 +18,7 @@ NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties", "d
 # The most keys of a set or dict whose hashes can be chosen, as of numbers: keys with equal hashes take quadratic time.
 MAX_KEYS = 5_000
 # Keywords whose value is data, not a schema.
-_DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
+DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
 
 class EmptyType(Exception):
@@ -41,7 +42,7 @@ def map_schemas(schema: Any, rewrite: Callable[[dict[str, Any]], dict[str, Any]]
         if keyword in NAMED and isinstance(value, (dict, Mapping)):
             mapped[keyword] = {name: map_schemas(part, rewrite) for name, part in value.items()}
         else:
-            mapped[keyword] = value if keyword in _DATA else map_schemas(value, rewrite)
+            mapped[keyword] = value if keyword in DATA else map_schemas(value, rewrite)
     return rewrite(mapped)
 
 
@@ -141,7 +142,7 @@ def look_up(root: Any, reference: str) -> Any:
     if reference != "#" and not reference.startswith("#/"):
         return None
     for step in reference.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
         if isinstance(root, list):
             root = root[int(key)] if key.isdecimal() and int(key) < len(root) else None
         else:
@@ -162,7 +163,7 @@ def iterate_schemas(schema: Any) -> Iterator[Schema]:
             for keyword, value in node.items():
                 if keyword in NAMED and isinstance(value, Mapping):
                     inner += value.values()
-                elif keyword not in _DATA:
+                elif keyword not in DATA:
                     inner.append(value)
         waiting += reversed(inner)
 

@@ -15,16 +15,11 @@ from urllib.parse import unquote
 
 from pydantic_core import from_json, to_json
 
-from toolkit._schema.json_schema import NAMED, make_free_name
+from toolkit._schema.json_schema import DATA, NAMED, look_up, make_free_name
 from toolkit.errors import DefinitionError
 
 MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
 
-# Keywords whose value is data.
-_DATA = frozenset({"default", "const", "enum", "examples", "example"})
-# Keywords that name a part, as in JSON text; and all keywords because of which a part must be copied into a bundle.
-_MARKS = (b'"$id"', b'"$anchor"')
-_LINKS = (*_MARKS, b'"$ref"', b'"$defs"', b'"definitions"')
 # Types of values that hold others.
 _NESTS = (dict, list)
 
@@ -58,12 +53,10 @@ class SchemaDocument:
         root: A copy of the schema.
         names: Pointers of the parts with an identifier, and of the whole, by the identifier; of those with an anchor,
             by the anchor behind a "#".
-        has_links: Whether there may be references, definitions or names of parts.
     """
 
     root: Any
     names: Mapping[str, str]
-    has_links: bool = True
 
     @classmethod
     def load(cls, schema: Mapping[str, Any]) -> SchemaDocument:
@@ -72,9 +65,15 @@ class SchemaDocument:
         Raises:
             DefinitionError: It is not JSON, or too large.
         """
-        root, text = _copy_schema(schema)
-        names = dict(_iterate_names(root)) if any(mark in text for mark in _MARKS) else {}
-        return cls(root, {**names, "": ""}, has_links=any(mark in text for mark in _LINKS))
+        try:
+            text = to_json(schema, inf_nan_mode="constants")
+            root = from_json(text, allow_inf_nan=False)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DefinitionError(f"JSON Schema: it is not JSON ({error}). Build it of plain values.") from error
+        if len(text) > MAX_SIZE:
+            reason = f"it has {len(text):,} bytes, and {MAX_SIZE:,} are the most"
+            refuse("", reason, "Leave out what the tool does not need.")
+        return cls(root, {**dict(_iterate_names(root)), "": ""})
 
     def resolve(self, reference: str, place: str) -> str:
         """Resolve a reference to a JSON pointer.
@@ -89,7 +88,7 @@ class SchemaDocument:
             if f"#{fragment}" not in self.names:
                 refuse(place, f"there is no $anchor {fragment!r}", "Correct the $ref, or define it in $defs.")
             return self.names[f"#{fragment}"]
-        target = self.names[identifier] + join_pointer("", *_split_pointer(fragment))
+        target = self.names[identifier] + unquote(fragment)
         self.look_up(target, place)
         return target
 
@@ -99,27 +98,10 @@ class SchemaDocument:
         Raises:
             DefinitionError: There is none.
         """
-        part = self.root
-        for step in _split_pointer(pointer):
-            key: Any = int(step) if isinstance(part, list) and step.isdecimal() else step
-            known = range(len(part)) if isinstance(part, list) else part if isinstance(part, dict) else ()
-            if key not in known:
-                refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Correct the $ref, or define it in $defs.")
-            part = part[key]
+        part = look_up(self.root, f"#{pointer}")
+        if part is None:
+            refuse(place, f"there is nothing at {f'#{pointer}'!r}", "Correct the $ref, or define it in $defs.")
         return part
-
-
-def _copy_schema(schema: Any) -> tuple[Any, bytes]:
-    try:
-        text = to_json(schema, inf_nan_mode="constants")
-        copy = from_json(text, allow_inf_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DefinitionError(f"JSON Schema: it is not JSON ({error}). Build it of plain values.") from error
-    if len(text) > MAX_SIZE:
-        refuse(
-            "", f"it has {len(text):,} bytes, and {MAX_SIZE:,} are the most", "Leave out what the tool does not need."
-        )
-    return copy, text
 
 
 def _iterate_names(root: Any) -> Iterator[tuple[str, str]]:
@@ -134,14 +116,8 @@ def _iterate_names(root: Any) -> Iterator[tuple[str, str]]:
             yield part["$id"], place
         if not is_names and isinstance(part.get("$anchor"), str):
             yield f"#{part['$anchor']}", place
-        inner = [
-            (key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in _DATA)
-        ]
+        inner = [(key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in DATA)]
         waiting += [(join_pointer(place, key), value, key in NAMED and not is_names) for key, value in inner]
-
-
-def _split_pointer(pointer: str) -> list[str]:
-    return [unquote(step).replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 # Keywords whose value maps names to schemas, those whose value is data, and those that name a part.
@@ -167,8 +143,6 @@ def bundle(
         DefinitionError: A reference has no target.
     """
     source = document.look_up(place) if part is None else part
-    if not document.has_links:
-        return source
     hoisting = _Hoisting(document, document.root if whole is None else whole)
     copied = hoisting.copy(source, place)
     hoisting.define()
@@ -206,7 +180,7 @@ class _Hoisting:
         if is_named:
             return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
         inner = {
-            key: part if key in _DATA else self.copy(part, join_pointer(place, key), is_named=key in _HOISTED)
+            key: part if key in DATA else self.copy(part, join_pointer(place, key), is_named=key in _HOISTED)
             for key, part in value.items()
             if key not in _NAMES
         }
