@@ -150,6 +150,15 @@ class RunDialect(Dialect):
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write the messages, tools and formats of a request's body."""
 
+    def render_output_format(self, output: OutputSpec | None) -> dict[str, Any]:
+        """Write the `response_format` that asks for structured output; empty if the output is to be a call."""
+        if output is None or output.by_tool:
+            return {}
+        form = self.form(output.spec)
+        schema = {"name": output.spec.name, "description": output.spec.description, "schema": form.schema}
+        json_schema = {**schema, "strict": True} if form.strict else schema
+        return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
+
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return whether the reply's text may be streamed to the user as it arrives.
 
@@ -262,16 +271,6 @@ def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict
     if isinstance(imports := meta.get(IMPORTS), list):
         call_fields["imports"] = tuple(replace_surrogates(name) for name in imports if isinstance(name, str))
     return {key: value for key, value in document.items() if key not in keys}, call_fields
-
-
-def render_output_format(output: OutputSpec | None, form_of: Callable[[ToolSpec], SchemaForm]) -> dict[str, Any]:
-    """Write the `response_format` that asks for structured output; empty if the output is to be a call."""
-    if output is None or output.by_tool:
-        return {}
-    form = form_of(output.spec)
-    schema = {"name": output.spec.name, "description": output.spec.description, "schema": form.schema}
-    json_schema = {**schema, "strict": True} if form.strict else schema
-    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def get_member(value: Any, name: str) -> Any:

@@ -25,7 +25,6 @@ from toolkit._dialects.base import (
     get_member,
     join_text,
     metadata_keys,
-    render_output_format,
 )
 from toolkit._dialects.chat import get_message, render_attachments, render_message
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
@@ -75,11 +74,10 @@ def _reserve_metadata(rules: Rules, metadata: frozenset[str]) -> Rules:
         rules: The server's rules.
         metadata: The metadata keys that this tool asks for, which keep their names.
     """
-    suffix = "".join(f" {key}" for key in sorted(metadata))
     reserved = f"(?!(?:{'|'.join(sorted({*META} - metadata))})$)"
     keys = reserved + (rules.keys or "(?s:.+)")
     limits = {name: limit - _OUTER.get(name, 0) for name, limit in rules.limits.items()}
-    return replace(rules, name=f"calls {rules.name}{suffix}", keys=keys, limits=limits)
+    return replace(rules, name=f"calls {rules.name}", keys=keys, limits=limits)
 
 
 class Calls(RunDialect):
@@ -117,7 +115,7 @@ class Calls(RunDialect):
         if not request.tools:
             return {
                 "messages": _merge_messages(map(render_plain_message, request.messages)),
-                **render_output_format(request.output, self.form),
+                **self.render_output_format(request.output),
             }
         outputs = (request.output.spec,) if request.output else ()
         heads = [(spec, f"- {spec.name}: {spec.description} Arguments") for spec in request.tools]

@@ -22,7 +22,6 @@ from toolkit._dialects.base import (
     data_url,
     get_member,
     make_call,
-    render_output_format,
     split_function,
 )
 from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
@@ -66,7 +65,7 @@ class Chat(RunDialect):
         body: dict[str, Any] = {"messages": list(memo)}  # a copy, so that a recorded body does not grow with the run
         if tools := [self.render_tool(spec) for spec in request.all_tools]:
             body["tools"] = tools
-        return body | _render_choice(request) | render_output_format(request.output, self.form)
+        return body | _render_choice(request) | self.render_output_format(request.output)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)

@@ -27,7 +27,6 @@ from toolkit._dialects.base import (
     join_text,
     list_items,
     make_call,
-    render_output_format,
 )
 from toolkit._dialects.chat import sanitize_arguments, sanitize_name
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT
@@ -76,7 +75,7 @@ class Responses(RunDialect):
         request = _apply_hidden_choice(request)
         if tools := self.render_tools(request.all_tools):
             body["tools"] = tools
-        return body | _render_choice(request) | _render_text_format(render_output_format(request.output, self.form))
+        return body | _render_choice(request) | _render_text_format(self.render_output_format(request.output))
 
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:

@@ -182,7 +182,7 @@ class Rules:
     """The parts of JSON Schema that a provider understands.
 
     Attributes:
-        name: Identifies the rules in a cache.
+        name: Their name, for notes.
         keywords: The provider's column of the table.
         strict: Whether the provider enforces the schema.
         needs_types: Whether a schema that has only annotations, and so allows any value, must list all types.

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from itertools import filterfalse, takewhile
 from typing import Any
 
-from toolkit._dialects.base import render_output_format
 from toolkit._dialects.calls import Calls, render_plain_message, reply_schema, response_format
 from toolkit._messages import (
     FILES_TEXT,
@@ -120,7 +119,7 @@ class SmallCalls(Calls):
         question, results = _last_question(request.messages), _last_results(request.messages)
         if question.images or question.files:
             raise ModelError(f"The embedded model cannot see images and files. {OTHER}")
-        output_format = render_output_format(request.output, self.form)
+        output_format = self.render_output_format(request.output)
         if results:
             messages, failed = answer_messages(question.text, results), [each for each in results if each.is_error]
             if failed and not output_format:
