@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolkit._schema.json_schema import as_mapping, look_up
+from toolkit._schema.json_schema import as_mapping, look_up, make_free_name
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict"
 # The most levels of types that are described; deeper types are Any.
@@ -108,8 +108,7 @@ class StubWriter:
             return f"dict[str, {values}]"
         if not all(map(is_name, properties)):
             return "dict[str, Any]"
-        if name in self.classes:
-            name = next(free for number in range(2, 10_000) if (free := f"{name}{number}") not in self.classes)
+        name = make_free_name(name, self.classes)
         self.classes[name] = ""  # a type may hold itself
         required = part.get("required", ())
         types = {
