@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 from math import isfinite
 from typing import Any, NoReturn, TypeAlias
 
@@ -178,12 +177,8 @@ class Workload:
 
     def is_small(self) -> bool:
         """Return whether the work is small for any document."""
-        whole = {place: {**self.here[place], **self.deeper[place]} for place in [*self.here, *self.deeper]}
-        targets = ["", *chain.from_iterable(whole.values())]
-        if len(targets) == len({*targets}) <= MAX_CHAIN:  # a small tree, as most are
-            return True
         try:
-            steps, lengths = _sum_up(whole)
+            steps, lengths = _sum_up({place: {**self.here[place], **self.deeper[place]} for place in self.here})
         except CycleError:
             return False
         return max(steps.values(), default=0) <= MAX_STEPS and max(lengths.values(), default=0) <= MAX_CHAIN
