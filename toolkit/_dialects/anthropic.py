@@ -12,9 +12,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call, result_text
+from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call
 from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT
-from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec
+from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 
 
 class Anthropic(Dialect):
@@ -46,7 +46,7 @@ class Anthropic(Dialect):
 
 def _render_result(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     answer = {"type": "tool_result", "tool_use_id": call.provider_call_id or call.id}
-    text = result_text(result)
+    text = replace_surrogates(result.text)
     if result.is_error:
         return {**answer, "content": text if text.strip() else "error", "is_error": True}
     attachments = _render_attachments(result)

@@ -355,14 +355,9 @@ def has_object_output(spec: ToolSpec) -> bool:
     return spec.output is not None and spec.output.get("type") == "object"
 
 
-def result_text(result: ToolResult) -> str:
-    """Return the text of a result for the model."""
-    return replace_surrogates(result.text)
-
-
 def result_data(result: ToolResult) -> Any:
     """Return a result as JSON data; text stays text, even if it looks like JSON."""
-    text = result_text(result)
+    text = replace_surrogates(result.text)
     try:
         return text if isinstance(result.value, str) else from_json(text, allow_inf_nan=False)
     except ValueError:

@@ -11,9 +11,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call, result_data, result_text
+from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call, result_data
 from toolkit._dialects.strict.rules import GEMINI
-from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec
+from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 from toolkit.errors import DefinitionError
 
 
@@ -54,7 +54,7 @@ class Gemini(Dialect):
 
 
 def _render_response(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    response = {"error": result_text(result)} if result.is_error else {"output": result_data(result)}
+    response = {"error": replace_surrogates(result.text)} if result.is_error else {"output": result_data(result)}
     answer: dict[str, Any] = {"name": call.name, "response": response}
     if call.provider_call_id:
         answer["id"] = call.provider_call_id

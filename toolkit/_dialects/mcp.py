@@ -20,7 +20,6 @@ from toolkit._dialects.base import (
     has_object_output,
     make_call,
     result_data,
-    result_text,
 )
 from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
@@ -63,7 +62,11 @@ class ModelContextProtocol(Dialect):
 def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     images = [{"type": "image", "data": encode_base64(i), "mimeType": i.media_type} for i in result.images]
     answer = {
-        "content": [{"type": "text", "text": result_text(result)}, *images, *map(render_resource, result.files)],
+        "content": [
+            {"type": "text", "text": replace_surrogates(result.text)},
+            *images,
+            *map(render_resource, result.files),
+        ],
         "isError": result.is_error,
         "resultType": "complete",
     }
