@@ -5,8 +5,7 @@
 {**more}                            [{"key", "value"}]
 [int, str]                          {"item_1": int, "item_2": str}
 oneOf, anyOf                        anyOf, if a document shows which alternative it matches
-[{...}, {...}] that look alike      [{...}, {"option_2": {...}}]
-a union if anyOf is not supported   JSON text
+any other union                     JSON text
 a reference                         a shared definition if the provider supports them, otherwise its target
 """
 
@@ -545,7 +544,6 @@ def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: s
         return parts[0]
     if not state.rules.sends("anyOf"):
         return "the provider knows no unions"
-    parts = _wrap_alike(state, parts, path)
     if not all(one.decoder == other.decoder or state.are_disjoint(one, other) for one, other in combinations(parts, 2)):
         return "its alternatives look alike"
     choices = (part.schema["anyOf"] if part.schema.keys() == {"anyOf"} else [part.schema] for part in parts)
@@ -555,16 +553,3 @@ def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: s
         return Part(joined, decoders[0])
     sent = tuple(part.schema for part in parts)
     return Part(joined, UnionDecoder(sent, decoders, {"$defs": state.definitions}))
-
-
-def _wrap_alike(state: RewriteState, parts: Sequence[Part], path: str) -> list[Part]:
-    """Wrap each alternative that has a decoder and looks like another one into an object of its own."""
-    wrapped: list[Part] = []
-    for number, part in enumerate(parts, 1):
-        is_alike = any(other.decoder != part.decoder and not state.are_disjoint(part, other) for other in parts)
-        if is_alike and part.decoder is not None:
-            key = f"option_{number}"
-            state.note(path, f"an alternative is wrapped as {key!r}, for it looks like another one")
-            part = state.wrap(part, key)
-        wrapped.append(part)
-    return wrapped
