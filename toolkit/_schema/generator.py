@@ -67,7 +67,7 @@ class Generator(GenerateJsonSchema):
         return _omit_unfit(self._write_field, schema, self.mode)
 
     def _write_field(self, field: Any) -> JsonSchemaValue:
-        is_named = self._config.validate_by_name or self._config.populate_by_name or self.mode == "serialization"
+        is_named = self._config.validate_by_name or self.mode == "serialization"
         if not is_named and _is_path(field.get("validation_alias")):
             raise PydanticInvalidForJsonSchema("the alias of a field is a path into the document")
         return super().model_field_schema(field)
