@@ -263,6 +263,10 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "remote": ({"items": {"$ref": "https://a.example/b.json"}}, "'#/items': 'https://a.example/b.json' is outside"),
     "nothing there": ({"$ref": "#/$defs/a"}, "'#': there is nothing at '#/$defs/a'"),
     "no anchor": ({"$ref": "#a"}, "'#': there is no $anchor 'a'"),
+    "within an identifier": (
+        {"$defs": {"a": {"$id": "b", "items": {"$ref": "#/$defs/c"}}, "c": {}}, "$ref": "b"},
+        "'#/$defs/a/items': '#/$defs/c' belongs to the $id above it",
+    ),
     "dynamic": ({"items": {"$dynamicRef": "#a"}}, "'#/items/$dynamicRef': $dynamicRef is not supported"),
     "older": ({"dependencies": {"a": ["b"]}}, "Write dependentRequired or dependentSchemas"),
     "items of older drafts": ({"items": [{}]}, "'#/items': items is not one schema"),

@@ -1,15 +1,15 @@
 """References of a JSON Schema: JSON pointers, anchors and identifiers, and bundling a part as a schema of its own.
 
 Pointers, anchors and identifiers are valid in one document only. In a bundle all references point to `$defs`, so it can
-be moved into another schema. An identifier is a name like an anchor: it is compared as it is written, and changes the
-meaning of no other reference.
+be moved into another schema. An identifier is a name like an anchor: it is compared as it is written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -79,9 +79,11 @@ class SchemaDocument:
         """Resolve a reference to a JSON pointer.
 
         Raises:
-            DefinitionError: It has no target in this document.
+            DefinitionError: It has no target in this document, or is relative to an identifier inside of it.
         """
         identifier, _, fragment = reference.partition("#")
+        if not identifier and any(own and f"{place}/".startswith(f"{own}/") for own in self.identified):
+            refuse(place, f"{reference!r} belongs to the $id above it", "Leave out that $id.")
         if identifier not in self.names:
             refuse(place, f"{reference!r} is outside of this document", "Copy its target into $defs.")
         if fragment and fragment[0] != "/":
@@ -91,6 +93,11 @@ class SchemaDocument:
         target = self.names[identifier] + unquote(fragment)
         self.look_up(target, place)
         return target
+
+    @cached_property
+    def identified(self) -> Sequence[str]:
+        """The pointers of the parts with an identifier."""
+        return [pointer for name, pointer in self.names.items() if not name.startswith("#")]
 
     def look_up(self, pointer: str, place: str = "") -> Any:
         """Return the part at a pointer.
