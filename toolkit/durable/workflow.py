@@ -64,7 +64,6 @@ MAX_PENDING = 1_000  # the engine allows 2,000 pending activities of one run
 # The first activity changes nothing, so it is retried.
 OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10), maximum_attempts=10)
 LOST_TEXT = f"The machine that ran this call was lost. {STARTED}"
-_NO_PLAN = wire.ToolPlan()
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,8 @@ class RunWorkflow:
     @workflow.init
     def __init__(self, run_input: wire.RunInput) -> None:
         self._input = run_input
+        if run_input.plan is not None:  # otherwise the first activity makes it
+            self._plan = run_input.plan
         # Under a new history a decision may come before `run` starts.
         self._conversation = _restore(run_input.plan, run_input.state) if run_input.plan and run_input.state else None
         self._queue = MessageQueue()
@@ -113,36 +114,35 @@ class RunWorkflow:
     @workflow.run
     async def run(self, run_input: wire.RunInput) -> wire.RunOutcome:
         """Run to the end; a cancelled run ends with its results so far."""
-        plan, conversation = await self._open(run_input)
-        self._conversation = conversation
+        conversation = await self._open(run_input)
         try:
-            await self._run_to_end(plan, conversation)
+            await self._run_to_end(conversation)
             unread, self._queue = self._queue.close(), MessageQueue()  # further messages may still come
             decided = [*self._decided.values()] if run_input.path else []  # the run above reads them
             extra = [*[message.text for message in unread], *map(vars, decided)]
-            state = wire.dump_state(conversation.state, plan.max_bytes, extra)
+            state = wire.dump_state(conversation.state, self._plan.max_bytes, extra)
         except (ToolkitError, FailureError) as error:
-            if plan.undoes:
+            if self._plan.undoes:
                 with suppress(ActivityError):
-                    await self._undo(plan)
+                    await self._undo()
             raise _make_failure(error, conversation.state) from error
-        is_undone = plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
-        undos = await self._undo(plan) if is_undone else ()
+        is_undone = self._plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
+        undos = await self._undo() if is_undone else ()
         if run_input.question.session and not undos:
-            await self._remember(plan, conversation)
+            await self._remember(conversation)
         return wire.RunOutcome(
             state=state,
-            model=plan.model,
+            model=self._plan.model,
             unread=[message.text for message in (*unread, *self._queue.close())],
             decided=decided,
             undos=undos,
             cost=conversation.cost,
         )
 
-    async def _run_to_end(self, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _run_to_end(self, conversation: Conversation) -> None:
         """Run until there is an answer, a hook or a tool ends the run with one, or the run is cancelled."""
         try:
-            await self._drive(plan, conversation)
+            await self._drive(conversation)
         except asyncio.CancelledError:
             self._record_results(conversation)
             conversation.end("cancelled")
@@ -150,17 +150,17 @@ class RunWorkflow:
             self._record_results(conversation)
             conversation.halt(str(halted))
 
-    async def _undo(self, plan: wire.Plan) -> Sequence[Mapping[str, Any]]:
+    async def _undo(self) -> Sequence[Mapping[str, Any]]:
         own = self._input
         step = wire.UndoStep(run_id=own.run_id, path=own.path, runs_above=own.runs_above)
-        undos: Sequence[Mapping[str, Any]] = await self._execute_last(wire.UNDO, step, plan)
+        undos: Sequence[Mapping[str, Any]] = await self._execute_last(wire.UNDO, step)
         return undos
 
-    async def _remember(self, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _remember(self, conversation: Conversation) -> None:
         messages = [message_to_dict(message) for message in conversation.state.messages[self._input.first :]]
         step = wire.RememberStep(session=self._input.question.session, messages=messages, after=self._input.earlier)
         try:
-            await self._execute_last(wire.REMEMBER, step, plan)
+            await self._execute_last(wire.REMEMBER, step)
         except ActivityError as error:
             raise _translate(error) from error
 
@@ -218,29 +218,30 @@ class RunWorkflow:
         waiting = self._conversation.state.pending if self._conversation else ()
         return {each.call.id: each for each in waiting if each.call.id not in self._decided}
 
-    async def _open(self, run_input: wire.RunInput) -> tuple[wire.Plan, Conversation]:
-        plan, state = run_input.plan, run_input.state
-        if run_input.path and plan is not None and not state:  # a sub-agent
+    async def _open(self, run_input: wire.RunInput) -> Conversation:
+        """Return the conversation; the first activity makes it, unless the run continues under a new history."""
+        conversation = self._conversation
+        if conversation is None:
             step = wire.OpenStep(run_id=run_input.run_id, question=run_input.question, path=run_input.path)
-            opened = await self._execute(wire.OPEN, step, plan, result_type=wire.Opened)
-            plan, state = opened.plan, opened.state
-        elif plan is None:
-            step = wire.OpenStep(run_id=run_input.run_id, question=run_input.question)
-            opened = await workflow.execute_activity(
-                wire.OPEN,
-                step,
-                result_type=wire.Opened,
-                start_to_close_timeout=timedelta(seconds=ANY_SECONDS),
-                heartbeat_timeout=timedelta(seconds=wire.OPEN_HEARTBEAT),
-                retry_policy=OPEN_RETRY,
-            )
-            plan, state = opened.plan, opened.state
+            if run_input.path:  # a sub-agent, whose step is planned as those of the run above
+                opened = await self._execute(wire.OPEN, step, result_type=wire.Opened)
+            else:
+                opened = await workflow.execute_activity(
+                    wire.OPEN,
+                    step,
+                    result_type=wire.Opened,
+                    start_to_close_timeout=timedelta(seconds=ANY_SECONDS),
+                    heartbeat_timeout=timedelta(seconds=wire.OPEN_HEARTBEAT),
+                    retry_policy=OPEN_RETRY,
+                )
             self._input = replace(run_input, earlier=opened.earlier, first=opened.first)
-        queue, self._queue = self._queue, MessageQueue("all" if plan.queue == "all" else "one")
+            self._plan = opened.plan
+            conversation = self._conversation = _restore(opened.plan, opened.state)
+        queue, self._queue = self._queue, MessageQueue("all" if self._plan.queue == "all" else "one")
         _enqueue(self._queue, *_drain(queue))
-        return plan, self._conversation or _restore(plan, state)
+        return conversation
 
-    async def _drive(self, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _drive(self, conversation: Conversation) -> None:
         """Execute the steps that the conversation decides, until it has ended."""
         queue = self._queue
         while True:
@@ -248,25 +249,25 @@ class RunWorkflow:
                 conversation.read_messages(queue)
             match conversation.next(self._seconds):
                 case CallModel():
-                    await self._call_model(plan, conversation)
+                    await self._call_model(conversation)
                 case RunCalls() as turn:
-                    await self._run_calls(turn, plan, conversation)
+                    await self._run_calls(turn, conversation)
                 case Paused():
-                    await self._wait_for_decision(plan, conversation)
+                    await self._wait_for_decision(conversation)
                 case Finished() as end:
-                    fault = await self._check_answer(end, plan)
+                    fault = await self._check_answer(end)
                     if fault:
                         conversation.reject_answer(*fault)
                     elif not conversation.read_messages(queue):
                         return
 
-    async def _check_answer(self, end: Finished, plan: wire.Plan) -> Sequence[str]:
+    async def _check_answer(self, end: Finished) -> Sequence[str]:
         """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
-        if not plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
+        if not self._plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
             return ()
         try:
             step = wire.CheckStep(text=end.output, path=self._input.path, schema=self._input.question.schema)
-            fault: Sequence[str] = await self._execute(wire.CHECK, step, plan)
+            fault: Sequence[str] = await self._execute(wire.CHECK, step)
         except ActivityError as error:
             raise _translate(error) from error
         return fault
@@ -276,18 +277,18 @@ class RunWorkflow:
         """The seconds that the run has taken, without the time in which it waited for decisions."""
         return self._input.spent + workflow.time() - self._start - self._waited
 
-    async def _call_model(self, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _call_model(self, conversation: Conversation) -> None:
         if workflow.info().is_continue_as_new_suggested():
-            self._continue_as_new(plan, conversation)
+            self._continue_as_new(conversation)
         step = wire.ModelStep(
-            digest=plan.digest,
-            state=wire.dump_state(conversation.state, plan.max_bytes),
+            digest=self._plan.digest,
+            state=wire.dump_state(conversation.state, self._plan.max_bytes),
             path=self._input.path,
             spent=self._seconds,
             schema=self._input.question.schema,
         )
         try:
-            asked = asyncio.create_task(self._execute(wire.MODEL, vars(step), plan))
+            asked = asyncio.create_task(self._execute(wire.MODEL, vars(step)))
             (done,) = await asyncio.gather(asked)  # raises if it is cancelled, although the activity returns results
         except ActivityError as error:
             raise _translate(error) from error
@@ -301,18 +302,18 @@ class RunWorkflow:
             if isinstance(response, ModelResponse):
                 conversation.add_response(response)
 
-    async def _run_calls(self, step: RunCalls, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _run_calls(self, step: RunCalls, conversation: Conversation) -> None:
         """Run the open calls except those that wait for a decision."""
         waiting, state = self._pending, conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         results = [message for message in state.messages if isinstance(message, ToolMessage)]
         foreign = sorted({*self._input.foreign, *(name for result in results for name in result.foreign)})
-        slots = asyncio.Semaphore(min(plan.max_parallel, MAX_PENDING))
+        slots = asyncio.Semaphore(min(self._plan.max_parallel, MAX_PENDING))
         self._results = {}
 
         async def run(call: ToolCall) -> None:
             async with slots:
-                outcome = await self._run_call(call, decided.get(call.id), foreign, plan, state)
+                outcome = await self._run_call(call, decided.get(call.id), foreign, state)
             self._results[call.id] = outcome
             if outcome.halt is not None:
                 self._add_usage(outcome.usage)
@@ -321,9 +322,9 @@ class RunWorkflow:
                 self._answers[call.id] = outcome.output
 
         calls = [call for call in step.calls if call.id not in waiting]
-        order = batched(plan.order) if isinstance(plan.order, int) else plan.order
-        for batch in split_batches(calls, order, lambda call: plan.tools.get(call.name, _NO_PLAN).runs_alone):  # type: ignore[arg-type]  # a name from the wire
-            max_seconds = plan.limits.get("max_seconds")
+        order, max_seconds = self._plan.order, self._plan.limits.get("max_seconds")
+        own_order: Any = batched(order) if isinstance(order, int) else order
+        for batch in split_batches(calls, own_order, lambda call: self._get_plan(call).runs_alone):
             reason = explain_skip(
                 is_stopped=any(outcome.is_stopped for outcome in self._results.values()),
                 is_late=max_seconds is not None and self._seconds >= max_seconds,
@@ -358,16 +359,11 @@ class RunWorkflow:
         )
 
     async def _run_call(
-        self,
-        call: ToolCall,
-        decided: PendingApproval | None,
-        foreign: Sequence[str],
-        plan: wire.Plan,
-        state: RunState,
+        self, call: ToolCall, decided: PendingApproval | None, foreign: Sequence[str], state: RunState
     ) -> wire.CallOutcome:
         step = wire.CallStep(
-            digest=plan.digest,
-            state=wire.make_call_state(state, call, decided, plan.max_bytes),
+            digest=self._plan.digest,
+            state=wire.make_call_state(state, call, decided, self._plan.max_bytes),
             path=self._input.path,
             foreign=foreign,
             available=self._available,
@@ -375,38 +371,35 @@ class RunWorkflow:
             runs_above=self._input.runs_above,
             spent=self._seconds,
         )
-        tool = plan.tools.get(call.name, _NO_PLAN)
-        if not tool.is_gated:
-            return await self._execute_call(wire.CALL, call, step, plan, tool)
-        outcome = await self._execute_call(wire.AUTHORIZE, call, step, plan, wire.ToolPlan(seconds=tool.gate_seconds))
+        if not self._get_plan(call).is_gated:
+            return await self._execute_call(wire.CALL, call, step)
+        outcome = await self._execute_call(wire.AUTHORIZE, call, step)
         if not outcome.has_passed:
             return outcome
         self._add_usage(outcome.usage)
         passed = load_pending(outcome.pending or {})
-        own = wire.make_call_state(state, passed.call, None, plan.max_bytes)
+        own = wire.make_call_state(state, passed.call, None, self._plan.max_bytes)
         step = replace(step, state=own, decision=None, passed=passed.digest)
         if outcome.task is None:
-            return await self._execute_call(wire.CALL, call, step, plan, tool)
-        return await self._delegate_call(call, outcome.task, step, plan, tool)
+            return await self._execute_call(wire.CALL, call, step)
+        return await self._delegate_call(call, outcome.task, step)
 
-    async def _delegate_call(
-        self, call: ToolCall, task: str, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
-    ) -> wire.CallOutcome:
+    async def _delegate_call(self, call: ToolCall, task: str, step: wire.CallStep) -> wire.CallOutcome:
         """Execute the call of a sub-agent: first its run, then the call, with the answer of that run."""
-        end = await self._run_child(call, task, step.foreign, plan)
+        end = await self._run_child(call, task, step.foreign)
         self._add_usage(end.usage)
         if end.answer is None:
             message = message_to_dict(refuse_call(call, end.reason))
             return wire.CallOutcome(message=message, calls_by_tool=end.calls_by_tool)
         step = replace(step, answer=vars(end.answer), foreign=sorted({*step.foreign, *end.foreign}))
-        return replace(await self._execute_call(wire.CALL, call, step, plan, tool), calls_by_tool=end.calls_by_tool)
+        return replace(await self._execute_call(wire.CALL, call, step), calls_by_tool=end.calls_by_tool)
 
-    async def _execute_call(
-        self, name: str, call: ToolCall, step: wire.CallStep, plan: wire.Plan, tool: wire.ToolPlan
-    ) -> wire.CallOutcome:
+    async def _execute_call(self, name: str, call: ToolCall, step: wire.CallStep) -> wire.CallOutcome:
         """Execute one activity of a call; if it is lost or cancelled, the call's result says so."""
+        tool = self._get_plan(call)
+        queue, seconds = ("", tool.gate_seconds) if name == wire.AUTHORIZE else (tool.task_queue, tool.seconds)
         try:
-            return wire.CallOutcome(**await self._execute(name, vars(step), plan, tool))
+            return wire.CallOutcome(**await self._execute(name, vars(step), queue=queue, seconds=seconds))
         except ActivityError as error:
             if isinstance(error.cause, ApplicationError):
                 raise _translate(error) from error
@@ -414,23 +407,23 @@ class RunWorkflow:
             reason = CANCELLED_TEXT if is_cancelled_exception(error) else lost
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, reason)))
 
-    async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> _ChildEnd:
+    async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str]) -> _ChildEnd:
         """Run a sub-agent as a workflow of its own; its id has those of this run and of the call."""
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
-        seconds, reason = self._limit_child(call, plan), note_effects(Cancelled(), has_started=True).text
+        seconds, reason = self._limit_child(call), note_effects(Cancelled(), has_started=True).text
         timer: asyncio.TimerHandle | None = None
 
         def stop() -> None:
             nonlocal reason
-            own = plan.tools[call.name].timeout
+            own = self._get_plan(call).timeout
             reason = (TimedOut.after(own) if seconds == own else note_effects(TimedOut(), has_started=True)).text
             child.cancel()
 
         try:
             child = await workflow.start_child_workflow(
                 wire.WORKFLOW,
-                self._make_child_input(call, task, foreign, plan),
+                self._make_child_input(call, task, foreign),
                 id=child_id,
                 result_type=wire.RunOutcome,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -449,26 +442,30 @@ class RunWorkflow:
         self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # they may be sent again
         return _read_child(outcome, reason)
 
-    def _make_child_input(self, call: ToolCall, task: str, foreign: Sequence[str], plan: wire.Plan) -> wire.RunInput:
+    def _make_child_input(self, call: ToolCall, task: str, foreign: Sequence[str]) -> wire.RunInput:
         return wire.RunInput(
-            question=wire.Question(prompt=task, fingerprint=plan.fingerprint),
+            question=wire.Question(prompt=task, fingerprint=self._plan.fingerprint),
             run_id=sha256(f"{self._input.run_id} {call.id}".encode()).hexdigest()[:32],
-            plan=plan,
+            plan=self._plan,
             path=[*self._input.path, call.name],
             foreign=foreign,
             runs_above=[*self._input.runs_above, self._input.run_id],
         )
 
-    def _limit_child(self, call: ToolCall, plan: wire.Plan) -> float | None:
+    def _limit_child(self, call: ToolCall) -> float | None:
         """Return the seconds for a sub-agent: its call's timeout, or those that this run has left if they are fewer."""
-        timeout = plan.tools.get(call.name, _NO_PLAN).timeout  # None in runs that an older version started
-        max_seconds = plan.limits.get("max_seconds")
+        timeout = self._get_plan(call).timeout
+        max_seconds = self._plan.limits.get("max_seconds")
         if timeout is None or max_seconds is None:
             return timeout
         return float(min(timeout, max(max_seconds - self._seconds, 0.0)))
 
+    def _get_plan(self, call: ToolCall) -> wire.ToolPlan:
+        """Return the plan of a call's tool; a default one for a tool that the model invented."""
+        return self._plan.tools.get(call.name, wire.ToolPlan())
+
     async def _execute(
-        self, name: str, step: Any, plan: wire.Plan, tool: wire.ToolPlan = _NO_PLAN, result_type: Any = None
+        self, name: str, step: Any, *, queue: str = "", seconds: float | None = None, result_type: Any = None
     ) -> Any:
         """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
         pause = FIRST_PAUSE
@@ -478,27 +475,27 @@ class RunWorkflow:
                     name,
                     step,
                     result_type=result_type,
-                    task_queue=tool.task_queue or None,
-                    start_to_close_timeout=timedelta(seconds=tool.seconds or ANY_SECONDS),
-                    heartbeat_timeout=timedelta(seconds=plan.heartbeat),
+                    task_queue=queue or None,
+                    start_to_close_timeout=timedelta(seconds=seconds or ANY_SECONDS),
+                    heartbeat_timeout=timedelta(seconds=self._plan.heartbeat),
                     retry_policy=RetryPolicy(
-                        maximum_attempts=plan.attempts, maximum_interval=timedelta(seconds=LONGEST_PAUSE)
+                        maximum_attempts=self._plan.attempts, maximum_interval=timedelta(seconds=LONGEST_PAUSE)
                     ),
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 )
             except ActivityError as error:
                 if not isinstance(error.cause, ApplicationError) or error.cause.type != wire.MISMATCH:
                     raise
-                self._note = f"No worker takes the next step: {_explain_mismatch(error.cause, plan)}"
+                self._note = f"No worker takes the next step: {_explain_mismatch(error.cause, self._plan)}"
             else:
                 self._note = ""
                 return done
             await workflow.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _execute_last(self, name: str, step: Any, plan: wire.Plan) -> Any:
+    async def _execute_last(self, name: str, step: Any) -> Any:
         """Execute an activity after the end of the run, when it is too late to cancel the run."""
-        done = asyncio.create_task(self._execute(name, step, plan))
+        done = asyncio.create_task(self._execute(name, step))
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
@@ -508,13 +505,13 @@ class RunWorkflow:
         if self._conversation is not None:
             self._conversation.add_usage(Usage(**usage))
 
-    async def _wait_for_decision(self, plan: wire.Plan, conversation: Conversation) -> None:
+    async def _wait_for_decision(self, conversation: Conversation) -> None:
         start, total = workflow.time(), len(conversation.state.pending)
         is_long = workflow.info().is_continue_as_new_suggested
         await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
         self._waited += workflow.time() - start
         if is_long():
-            self._continue_as_new(plan, conversation)
+            self._continue_as_new(conversation)
         conversation.resume()
 
     def _record_results(self, conversation: Conversation) -> None:
@@ -523,7 +520,7 @@ class RunWorkflow:
         messages = [_load_message(outcome.message) for outcome in self._results.values() if outcome.message]
         conversation.record_results([message for message in messages if message.call_id not in known])
 
-    def _continue_as_new(self, plan: wire.Plan, conversation: Conversation) -> NoReturn:
+    def _continue_as_new(self, conversation: Conversation) -> NoReturn:
         """Continue under a new history, since the old one has become long."""
         (steering, follow_ups), decided = _drain(self._queue), [*self._decided.values()]
         extra = [*steering, *follow_ups, *map(vars, decided)]
@@ -531,8 +528,8 @@ class RunWorkflow:
             replace(
                 self._input,
                 question=replace(self._input.question, prompt="", messages=()),
-                plan=plan,
-                state=wire.dump_state(conversation.state, plan.max_bytes, extra),
+                plan=self._plan,
+                state=wire.dump_state(conversation.state, self._plan.max_bytes, extra),
                 spent=self._seconds,
                 steering=steering,
                 follow_ups=follow_ups,
