@@ -110,9 +110,7 @@ class Activities:
     @activity.defn(name=wire.MODEL)
     async def call_model(self, fields: Any) -> Mapping[str, Any]:
         """Call the model once."""
-        return vars(await self._call_model(wire.ModelStep(**fields)))
-
-    async def _call_model(self, step: wire.ModelStep) -> wire.ModelOutcome:
+        step = wire.ModelStep(**fields)
         with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
@@ -126,12 +124,13 @@ class Activities:
         if (size := wire.measure(message)) > self.max_bytes:
             text = f"The model's response has {size:,} bytes, and {self.max_bytes:,} are allowed."
             raise ApplicationError(text, type="RunError", non_retryable=True)
-        return wire.ModelOutcome(
+        outcome = wire.ModelOutcome(
             response=message,
             usage=subtract(run.conversation.state.usage, state.usage),
             available=None if offered is None or offered is allowed else sorted(offered),
             halt=halt,
         )
+        return vars(outcome)
 
     @activity.defn(name=wire.AUTHORIZE)
     async def authorize(self, fields: Any) -> Mapping[str, Any]:
