@@ -334,7 +334,9 @@ def canonical_text(arguments: str) -> str:
         document = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    return json.dumps(document, sort_keys=True) if isinstance(document, dict) else arguments
+    if not isinstance(document, dict):
+        return arguments
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def _to_name(value: Any) -> str:

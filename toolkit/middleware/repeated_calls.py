@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
@@ -12,9 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from pydantic_core import from_json
-
 from toolkit._context import ToolContext
+from toolkit._dialects.base import canonical_text
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_options, is_float, is_whole
@@ -23,14 +21,8 @@ from toolkit.errors import Denied, Halt, ToolError
 
 
 def identify(call: ToolCall) -> tuple[str, str]:
-    """Return a key that is the same for equal calls: the tool's name, and the arguments as canonical JSON.
-
-    Arguments that are not JSON are used unchanged.
-    """
-    try:
-        return call.name, json.dumps(from_json(call.arguments), sort_keys=True, separators=(",", ":"))
-    except (ValueError, TypeError):  # the latter of unpaired surrogates
-        return call.name, call.arguments
+    """Return a key that is the same for equal calls: the tool's name, and the arguments as canonical JSON."""
+    return call.name, canonical_text(call.arguments)
 
 
 CacheKey: TypeAlias = tuple[str, tuple[str, str]]
