@@ -124,6 +124,14 @@ def load_json(text: str) -> Any:
     return json.loads(text)
 
 
+def load_if_json(text: str) -> Any:
+    """Load a JSON text; return any other text unchanged."""
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError):  # the latter of unpaired surrogates
+        return text
+
+
 def dump_json(document: Any) -> str:
     """Write a document of `load_json`, or a part of it, with lone surrogates as escapes."""
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()

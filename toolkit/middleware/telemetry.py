@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
-from pydantic_core import from_json
 
 from toolkit._execution.approval import Deferred
 from toolkit._execution.dispatcher import Next
 from toolkit._messages import Message, ModelResponse, SystemMessage, ToolCall, ToolMessage, ToolResult
+from toolkit._schema.json_text import load_if_json
 from toolkit.errors import ToolError
 from toolkit.events import (
     Event,
@@ -243,7 +243,7 @@ def _write_message(message: Message) -> dict[str, Any]:
         parts = [{"type": "reasoning", "content": message.reasoning}] if message.reasoning else []
         parts += [{"type": "text", "content": message.text}] if message.text else []
         calls = [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _parse_arguments(call.arguments)}
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": load_if_json(call.arguments)}
             for call in message.calls
         ]
         return {"role": "assistant", "parts": [*parts, *calls], "finish_reason": message.finish_reason}
@@ -252,10 +252,3 @@ def _write_message(message: Message) -> dict[str, Any]:
         return {"role": "tool", "parts": [part]}
     role = "system" if isinstance(message, SystemMessage) else "user"
     return {"role": role, "parts": [{"type": "text", "content": message.text}]}
-
-
-def _parse_arguments(arguments: str) -> Any:
-    try:
-        return from_json(arguments, allow_inf_nan=False)
-    except (ValueError, TypeError):  # TypeError: an unpaired surrogate
-        return arguments

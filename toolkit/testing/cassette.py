@@ -30,10 +30,11 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
+from toolkit._schema.json_text import load_if_json
 from toolkit._tools.results import explain_exception
 from toolkit.errors import ToolError
 from toolkit.models import Model, Piece
-from toolkit.testing.scripted import ScriptError, parse_arguments, split_response
+from toolkit.testing.scripted import ScriptError, split_response
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 
@@ -200,7 +201,7 @@ class Cassette:
         Raises:
             ScriptError: A replay has no such call; the message has the difference.
         """
-        description = self._clean_texts(clean_json({"name": call.name, "arguments": parse_arguments(call.arguments)}))
+        description = self._clean_texts(clean_json({"name": call.name, "arguments": load_if_json(call.arguments)}))
         if record := self._find_record(self._calls, description):
             return ToolResult.from_json(json.dumps(record["result"]))
         try:

@@ -44,14 +44,6 @@ def call(name: str, /, *unnamed: Never, **arguments: Any) -> ToolCall:
     return ToolCall(name=name, arguments=json.dumps(own, ensure_ascii=False), **metadata)
 
 
-def parse_arguments(arguments: str) -> Any:
-    """Parse arguments for a comparison; a text that is not JSON is returned as it is."""
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments
-
-
 def split_response(response: ModelResponse) -> Iterator[Piece]:
     """Yield a response as a stream does: its reasoning, its text word by word, then the response itself."""
     if response.reasoning:

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from toolkit._messages import ToolCall
 from toolkit._runner.result import RunResult
+from toolkit._schema.json_text import load_if_json
 from toolkit.events import ToolCallFinished
-from toolkit.testing.scripted import parse_arguments
 
 # A name, whatever the arguments are; or a call, as `call("add", a=1)` makes it.
 ExpectedCall: TypeAlias = str | ToolCall
@@ -105,7 +105,7 @@ def _is_match(want: ExpectedCall, got: ToolCallFinished, *, partial: bool) -> bo
     ran = got.ran or got.call
     if want.name != ran.name or any(getattr(want, key) not in ("", (), getattr(ran, key)) for key in METADATA):
         return False
-    wanted, arguments = parse_arguments(want.arguments), parse_arguments(ran.arguments)
+    wanted, arguments = load_if_json(want.arguments), load_if_json(ran.arguments)
     if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
         arguments = {name: value for name, value in arguments.items() if name in wanted}
     return _is_same(wanted, arguments)
@@ -139,7 +139,7 @@ def _show(call: ExpectedCall | None) -> str:
         return "-"
     if isinstance(call, str):
         return call
-    arguments = parse_arguments(call.arguments)
+    arguments = load_if_json(call.arguments)
     metadata = [f"{key}={value!r}" for key in METADATA if (value := getattr(call, key))]
     if not isinstance(arguments, dict):
         return f"{call.name}({', '.join([call.arguments, *metadata])})"
