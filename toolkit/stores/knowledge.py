@@ -167,7 +167,6 @@ class SQLiteKnowledge(SQLiteStore):
         check_sync_function("clock", clock)
         super().__init__(path, LAYOUT, timeout=timeout)
         self._clock, self._owner = clock, ""
-        self._close: Callable[[], None] = self._database.close
 
     def with_owner(self, owner: str) -> Self:
         """Return the same store for another owner; neither sees the documents of the other.
@@ -178,7 +177,7 @@ class SQLiteKnowledge(SQLiteStore):
         if not isinstance(owner, str) or not owner:
             raise DefinitionError(f"owner={owner!r:.100} is not a text, or is empty.")
         other = copy(self)
-        vars(other).update(_owner=owner, _close=lambda: None)  # the first store closes the file, which they share
+        vars(other).update(_owner=owner)
         return other
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
@@ -228,7 +227,8 @@ class SQLiteKnowledge(SQLiteStore):
     @override
     def close(self) -> None:
         """Close the file; the next use opens it again. Stores from `with_owner` do not close it."""
-        self._close()
+        if not self._owner:
+            super().close()
 
 
 _FIELDS = ("id", "title", "source", "content", "collection", "created_at", "expires_at")
