@@ -440,7 +440,6 @@ def test_hang() -> None:
 
 def test_requests_are_recorded() -> None:
     """Every request is kept as it arrived, on every path, in order."""
-    before = time.monotonic()
     with FakeServer([reply.text("3")]) as server, http_to(server) as connection:
         connection.request("GET", "/elsewhere?x=1", headers={"X-Mine": "yes"})
         connection.getresponse().read()
@@ -449,7 +448,6 @@ def test_requests_are_recorded() -> None:
     first, second = server.requests
     assert ("GET", "/elsewhere?x=1", "yes", {}) == (first.method, first.path, first.headers["x-mine"], first.body)
     assert ("POST", body(), json.dumps(body()).encode()) == (second.method, second.body, second.content)
-    assert before <= first.at <= second.at <= time.monotonic()
 
 
 def test_function_as_script() -> None:

@@ -17,7 +17,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -50,7 +49,7 @@ _RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
 class Request:
     """One request as it arrived.
 
-    `headers` has lower-case names; `body` is empty unless `content` is a JSON object; `at` is `time.monotonic()`.
+    `headers` has lower-case names; `body` is empty unless `content` is a JSON object.
     """
 
     method: str
@@ -58,7 +57,6 @@ class Request:
     headers: Mapping[str, str]
     content: bytes
     body: dict[str, Any]
-    at: float  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,7 +425,6 @@ def _read_request(stream: BinaryIO) -> Request | None:
         headers=headers,
         content=content,
         body=_parse_object(content),
-        at=time.monotonic(),
     )
 
 
