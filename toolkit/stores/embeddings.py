@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 # Texts in one request.
 BATCH = 64
-UNREADABLE = "embedding error: the server's answer holds no embeddings; see whether base_url is that of its API"
+UNREADABLE = "embedding error: the answer does not have one for each text; see whether base_url is that of the API"
 
 
 class Embed(Protocol):
@@ -139,11 +139,9 @@ class OpenAIEmbeddings:
         try:
             response = create(model=self.model, input=list(texts), dimensions=dimensions)
             embeddings = {item.index: item.embedding for item in response.data}
-        except (AttributeError, TypeError, ValueError) as error:  # raised by the client, too
+            return [embeddings[index] for index in range(len(texts))]
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # raised by the client, too
             raise Failed(UNREADABLE) from error
-        if sorted(embeddings) != list(range(len(texts))) or len(response.data) != len(texts):
-            raise Failed(f"embedding error: the server did not return an embedding for each of {len(texts)} texts")
-        return [embeddings[index] for index in range(len(texts))]
 
 
 def _make_client() -> openai.OpenAI:
