@@ -7,12 +7,12 @@ is in the plan that the first activity returns. So a replay has the same steps, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
@@ -298,9 +298,7 @@ class RunWorkflow:
         if outcome.halt is not None:
             raise _Halted(outcome.halt)
         if outcome.response is not None:
-            response = message_from_dict(outcome.response)
-            if isinstance(response, ModelResponse):
-                conversation.add_response(response)
+            conversation.add_response(cast("ModelResponse", message_from_dict(outcome.response)))
 
     async def _run_calls(self, step: RunCalls, conversation: Conversation) -> None:
         """Run the open calls except those that wait for a decision."""
@@ -352,7 +350,7 @@ class RunWorkflow:
         for each in asked:
             self._decided.pop(each.call.id, None)  # the call has changed, and is asked about again
         conversation.end_turn(
-            [_load_message(each.message) for each in outcomes if each.message],
+            _load_results(outcomes),
             pending,
             is_stopped=any(outcome.is_stopped for outcome in outcomes),
             find_answer=lambda messages: next((answers[m.call_id] for m in messages if m.call_id in answers), None),
@@ -517,7 +515,7 @@ class RunWorkflow:
     def _record_results(self, conversation: Conversation) -> None:
         """Record the results so far if the run ends in the middle of a turn."""
         known = {result.call_id for result in conversation.state.results}
-        messages = [_load_message(outcome.message) for outcome in self._results.values() if outcome.message]
+        messages = _load_results(self._results.values())
         conversation.record_results([message for message in messages if message.call_id not in known])
 
     def _continue_as_new(self, conversation: Conversation) -> NoReturn:
@@ -607,11 +605,8 @@ def _drain(queue: MessageQueue) -> tuple[list[str], list[str]]:
     return steering, [message.text for message in queue.close()]
 
 
-def _load_message(data: Any) -> ToolMessage:
-    message = message_from_dict(data)
-    if not isinstance(message, ToolMessage):
-        raise ApplicationError("An activity returned something else than a result.", non_retryable=True)
-    return message
+def _load_results(outcomes: Iterable[wire.CallOutcome]) -> list[ToolMessage]:
+    return [cast("ToolMessage", message_from_dict(each.message)) for each in outcomes if each.message]
 
 
 def _translate(error: ActivityError) -> BaseException:
