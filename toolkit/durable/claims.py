@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Sequence
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 from temporalio.api.common.v1 import Payload
@@ -108,10 +107,9 @@ class PayloadDirectory:
                 return key
             self._path.mkdir(0o700, parents=True, exist_ok=True)
             file.parent.mkdir(0o700, exist_ok=True)
-            draft = file.with_name(f"{key}.{os.getpid()}.{time.monotonic_ns()}")
-            with open(draft, "xb", opener=partial(os.open, mode=0o600)) as opened:
-                opened.write(data)
-            draft.replace(file)  # whole or not at all
+            with NamedTemporaryFile(dir=file.parent, delete=False) as draft:  # only its owner may read it
+                draft.write(data)
+            Path(draft.name).replace(file)  # whole or not at all
         except OSError as error:
             raise StoreError(f"The payload could not be stored: {error}") from error
         return key
