@@ -378,7 +378,6 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["run", "tools.py", "Hi", "-o", "temperature"], 2, "'temperature' is not KEY=VALUE, such as temperature=0"),
         (["run", "tools.py", "Hi", "-o", "model=3"], 2, "use -m 3"),
         (["run", "tools.py", "Hi", "-o", "messages=[]"], 2, "the command sets 'messages' itself: leave it out"),
-        (["demo", "--local", "-m", "m"], 1, "--local takes the embedded model"),
         (
             ["run", "tools.py", "Hi", "-a", "data.bin"],
             2,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import typer
+from typing import Literal
 
 from toolkit import Runner, Toolbox, tool
 from toolkit._runner.options import RunnerOptions
@@ -43,18 +41,11 @@ def weather(city: str) -> str:
     return WEATHER.get(city, f"There is no weather for {city} in this demonstration.")
 
 
-def demo(
-    base_url: Server = None,
-    model: Model = None,
-    *,
-    local: Annotated[bool, typer.Option("--local", help="The embedded model, whatever else is configured.")] = False,
-) -> None:
+def demo(base_url: Server = None, model: Model = None) -> None:
     """Watch a language model call three small functions."""
-    if local and (base_url or model):
-        fail("--local takes the embedded model: leave out --base-url and --model.")
     options: RunnerOptions = {"base_url": base_url} if base_url else {}
     try:
-        if local or ModelChoice(name=model, base_url=base_url).is_fallback:
+        if ModelChoice(name=model, base_url=base_url).is_fallback:
             model = EMBEDDED  # its name selects the note at the end
         runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     except ValueError as error:  # such as a base_url without http://
