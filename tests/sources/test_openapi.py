@@ -183,15 +183,15 @@ def test_pattern_that_may_take_for_ever() -> None:
 
 def test_names_and_effects() -> None:
     """Each operation has a name, a title and an effect; a second of the same name has a name of its own."""
-    tools = openapi_tools(PETSTORE, prefix="pets")
+    tools = openapi_tools(PETSTORE)
 
     assert [
-        ("pets__listPets", "List pets", "read", True),
-        ("pets__createPet", "POST /pets", "write", None),
-        ("pets__getPet", "GET /pets/{id}", "read", True),
-        ("pets__put_pets_id", "PUT /pets/{id}", "write", True),
-        ("pets__deletePet", "DELETE /pets/{id}", "destructive", True),
-        ("pets__getPet_e17aa954", "HEAD /owners", "read", True),
+        ("listPets", "List pets", "read", True),
+        ("createPet", "POST /pets", "write", None),
+        ("getPet", "GET /pets/{id}", "read", True),
+        ("put_pets_id", "PUT /pets/{id}", "write", True),
+        ("deletePet", "DELETE /pets/{id}", "destructive", True),
+        ("getPet_e17aa954", "HEAD /owners", "read", True),
     ] == [(each.name, each.title, each.settings.effect, each.settings.idempotent) for each in tools]
 
 
@@ -289,7 +289,6 @@ IN_PATH = {"name": "id", "in": "path", "required": True, "schema": {"type": "str
         (GET, {"max_bytes": "5"}, "max_bytes='5'"),
         (GET, {"max_bytes": True}, "max_bytes=True is not a whole number"),
         (GET, {"base_url": 3}, "base_url=3 is not an address"),
-        (GET, {"prefix": 3}, "prefix=3 is not of type str"),
         (GET, {"deprecated": "no"}, "deprecated='no' is not of type bool"),
         (GET, {"include": ""}, "include='' is not a list of texts"),
         (GET, {"methods": "GET"}, r"methods=\['GET'\]"),

@@ -62,7 +62,6 @@ def openapi_tools(
     exclude: Collection[str] = (),
     methods: Collection[str] = tuple(EFFECTS),
     deprecated: bool = False,
-    prefix: str = "",
     headers: Mapping[str, str] | None = None,
     client: httpx2.AsyncClient | None = None,
     max_bytes: int = MAX_BYTES,
@@ -81,7 +80,6 @@ def openapi_tools(
         exclude: Operation ids, tags or paths to leave out.
         methods: HTTP methods; `methods=("GET",)` for tools that only read.
         deprecated: Whether to offer operations that the document calls deprecated.
-        prefix: Put before each name, with two underscores.
         headers: Sent with each request, such as a key; a model cannot set a header of these names.
         client: Sends the requests, and stays open: for proxies, certificates, its own `auth`, or connections that are
             kept alive. It belongs to one event loop. By default each request has a connection of its own, which
@@ -105,10 +103,8 @@ def openapi_tools(
     sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
     base = None if base_url is None else check_base_url("base_url", base_url)
     service = _Service(source, root, base, check_headers(headers), sender)
-    operations = list_operations(source, root, check_type("prefix", prefix, str))
-    return service.make_tools(
-        select_operations(operations, include, exclude, methods, deprecated=deprecated), dict(options)
-    )
+    operations = select_operations(list_operations(source, root), include, exclude, methods, deprecated=deprecated)
+    return service.make_tools(operations, dict(options))
 
 
 OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`

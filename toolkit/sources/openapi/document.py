@@ -116,7 +116,7 @@ class Operation:
         return self.path == word or self.path.startswith(f"{word.rstrip('/')}/")
 
 
-def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
+def list_operations(source: Source, root: Root) -> list[Operation]:
     """List all operations, faulty ones too; their names do not depend on which of them are selected.
 
     A path that cannot be parsed is an operation without a method.
@@ -136,7 +136,7 @@ def list_operations(source: Source, root: Root, prefix: str) -> list[Operation]:
             if methods.get(method.lower()) is not None:
                 spec, fault = _parse_operation(source, methods[method.lower()])
                 own = spec.operation_id or re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{path}").strip("_")
-                name = choose_name([safe_name(f"{prefix}__{own}" if prefix else own)], f"{method} {path}", taken)
+                name = choose_name([safe_name(own)], f"{method} {path}", taken)
                 listed.append(Operation(method, path, name, spec, item, fault))
     return listed
 
