@@ -654,19 +654,27 @@ def test_question_that_is_answered_wrongly(answer: Any, caplog: pytest.LogCaptur
     assert "elicit= of an MCP server failed, so its question is declined." in caplog.text
 
 
-def test_question_without_end() -> None:
-    """A server that asks again after each answer is given up, and the error says so."""
-    rounds = itertools.count()
+@pytest.mark.parametrize(("at_once", "calls", "answers"), [(1, 10, 10), (11, 1, 0)])
+def test_question_without_end(at_once: int, calls: int, answers: int) -> None:
+    """A server that asks again after each answer, or too much at once, is given up, and the error says so."""
+    rounds, asked = itertools.count(), list[str]()
 
     async def list_tools(_: Any, __: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(name="ask", input_schema={"type": "object"})])
 
     async def ask(_: Any, __: Any) -> InputRequiredResult:
-        return InputRequiredResult(input_requests={f"{next(rounds)}": QUESTION}, request_state="more")
+        name = f"{next(rounds)}"
+        questions: dict[str, Any] = {f"{name}-{number}": QUESTION for number in range(at_once)}
+        return InputRequiredResult(input_requests=questions, request_state="more")
 
-    with MCP(Server("nag", on_list_tools=list_tools, on_call_tool=ask), elicit=lambda _, __: {"years": 7}) as server:
-        assert "The MCP server asked 10 times, and gave no result." == Toolbox([server]).call("mcp_nag_ask").text
-    assert 10 == next(rounds)
+    def answer(message: str, _: Any) -> dict[str, Any]:
+        asked.append(message)
+        return {"years": 7}
+
+    with MCP(Server("nag", on_list_tools=list_tools, on_call_tool=ask), elicit=answer) as server:
+        text = Toolbox([server]).call("mcp_nag_ask").text
+    assert "The MCP server asked 10 times or more, and gave no result." == text
+    assert (calls, answers) == (next(rounds), len(asked))
 
 
 def test_question_without_anybody() -> None:
@@ -870,15 +878,15 @@ def test_sampling_without_a_run() -> None:
     assert "asks for something that it does not get here" in f"{result.error}"
 
 
-def test_endless_sampling() -> None:
-    """A server gets ten answers in one call, and no more than the run's limits allow."""
+def test_much_sampling() -> None:
+    """A server gets ten answers in one call, unless the run's limits allow fewer."""
     model = ScriptedModel([call("mcp_s_ask"), *["Blue."] * 10, "Done."])
-    with MCP(make_asking_server(*[SAMPLE] * 11), name="s", sample=True) as server:
+    with MCP(make_asking_server(*[SAMPLE] * 10), name="s", sample=True) as server:
         many = Runner([server], model=model, approve=approve_all).run("go")
         limited = ScriptedModel([call("mcp_s_ask"), "Blue.", "Done."])
         few = Runner([server], model=limited, approve=approve_all, limits=Limits(max_calls=2)).run("go")
 
-    assert ("Done.", True, 12) == (many.output, many.calls[0].result.is_error, many.usage.requests)
+    assert ("Done.", False, 12) == (many.output, many.calls[0].result.is_error, many.usage.requests)
     assert ("Done.", True, 3) == (few.output, few.calls[0].result.is_error, few.usage.requests)
 
 

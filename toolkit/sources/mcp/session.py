@@ -34,7 +34,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
-MAX_ROUNDS = 10  # of questions in one call
+MAX_QUESTIONS = 10  # in one call
 DEBOUNCE = 0.2  # seconds in which several changes of the tools count as one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
 GRACE = 8.0
@@ -218,22 +218,25 @@ class Session:
             report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
         self._calls[report] = requests
-        self._questions = 0
+        self._questions = count = 0
         params = types.CallToolRequestParams(name=name, arguments=arguments)
         try:
-            for _ in range(MAX_ROUNDS):
+            for _ in range(MAX_QUESTIONS):
                 request = types.CallToolRequest(params=params)
                 answer = await session.send_request(request, Answer, progress_callback=on_progress)
                 if isinstance(answer, types.CallToolResult):
                     return answer
                 asked = answer.input_requests or {}
+                count += len(asked)
+                if count > MAX_QUESTIONS:
+                    break
                 responses = {key: await self._respond(each, requests) for key, each in asked.items()}
                 params = params.model_copy(
                     update={"input_responses": responses or None, "request_state": answer.request_state}
                 )
         finally:
             del self._calls[report]
-        raise Failed(f"The MCP server asked {MAX_ROUNDS} times, and gave no result.")
+        raise Failed(f"The MCP server asked {MAX_QUESTIONS} times or more, and gave no result.")
 
     async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
         if isinstance(request, types.CreateMessageRequest) and requests is not None:
@@ -246,7 +249,7 @@ class Session:
         """Answer a server of an older version of the protocol, which does not say during which call it asks."""
         requests = [*self._calls.values()]
         self._questions += 1
-        if not requests or self._questions > MAX_ROUNDS:
+        if not requests or self._questions > MAX_QUESTIONS:
             return types.ErrorData(code=types.INVALID_REQUEST, message="No call is running that may ask this.")
         try:
             return await self._respond(request, requests[0] if len(requests) == 1 else None)
