@@ -174,7 +174,8 @@ class A2A(RemoteSource):
                         return await asyncio.to_thread(make_result, tool, answer)  # a large answer takes long
                     finally:
                         if exchange.is_open and exchange.task is not None:
-                            await self._cancel(card, exchange.task.id)
+                            with suppress(Exception), anyio.move_on_after(CANCEL, shield=True):
+                                await client.cancel_task(CancelTaskRequest(id=exchange.task.id))
         except TimeoutError as error:
             raise TimedOut.after(self._timeout) from error
         except Exception as error:
@@ -198,12 +199,6 @@ class A2A(RemoteSource):
 
     def _describe(self, error: BaseException) -> str:
         return f"{describe(error)}."
-
-    async def _cancel(self, card: AgentCard, task_id: str) -> None:
-        """Cancel a task that is no longer awaited."""
-        with suppress(Exception), anyio.move_on_after(CANCEL, shield=True):
-            async with self._address.open(card) as client:
-                await client.cancel_task(CancelTaskRequest(id=task_id))
 
 
 # Its options besides those of `@tool`.
