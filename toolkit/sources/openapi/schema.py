@@ -32,8 +32,6 @@ T = TypeVar("T", bound="SpecObject")
 MAX_STEPS = 100  # references that lead to each other; more count as a circle
 _MAX_DEFAULT = 200  # characters of a default in a description
 _IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
-# Keywords that may reject null without naming a type.
-_CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const"})
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -183,7 +181,8 @@ def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _translate_node(node: Node) -> Node:
     rest = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
     written = drop_unsafe_pattern({**rest, **_describe_default(node)})
-    return _add_null(_convert_bounds(written), is_nullable=node.get("nullable") is True)
+    converted = _convert_bounds(written)
+    return _add_null(converted) if node.get("nullable") is True else converted
 
 
 def _describe_default(node: Node) -> Node:
@@ -204,15 +203,7 @@ def _convert_bounds(node: Node) -> Node:
     return node
 
 
-def _add_null(node: Node, *, is_nullable: bool) -> Node:
-    if not is_nullable:
-        return node
-    if isinstance(node.get("type"), str):
-        node = {**node, "type": [node["type"], "null"]}
-    if isinstance(node.get("enum"), list) and None not in node["enum"]:
-        node = {**node, "enum": [*node["enum"], None]}
-    if node.keys().isdisjoint(_CONSTRAINTS):
-        return node
+def _add_null(node: Node) -> Node:
     description = {keyword: node[keyword] for keyword in ("description",) if keyword in node}
     rest = {keyword: value for keyword, value in node.items() if keyword not in description}
     return {"anyOf": [rest, {"type": "null"}], **description}
