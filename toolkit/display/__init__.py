@@ -10,7 +10,7 @@ Files, each importing only those below it:
     terminal      a run as lines of text
     notebook      a run as HTML
     markup        parts of HTML, and their style
-    formatting    labelled lines, and texts without control characters
+    formatting    texts without control characters, and calls as short lines
 """
 
 from __future__ import annotations

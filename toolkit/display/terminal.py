@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol, TextIO
+from unicodedata import east_asian_width
 
 from typing_extensions import TypeVar
 
 from toolkit._messages import ModelResponse, ToolCall
 from toolkit._options import hide_frames
 from toolkit._schema.error_messages import shorten
-from toolkit.display.formatting import MAX_TEXT, LineWriter, get_progress_text
+from toolkit.display.formatting import escape_controls, get_progress_text, print_text
 from toolkit.display.notebook import LiveStory, find_cell, is_in_kernel, is_in_marimo
 from toolkit.events import (
     ApprovalNeeded,
@@ -31,8 +34,24 @@ from toolkit.events import (
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+MARGIN = 10  # columns: the widest label and a space
+LINES = 20  # of one text
+MAX_TEXT = 10_000  # characters of one result
 MAX_CALL = 40  # characters of a call that is printed before its progress or result
 SLOW = 1.0  # seconds from which on a call is printed with its duration
+_CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
+# The console of Windows writes escape sequences out unless it is told that they are colours and movements.
+_STDOUT, _WITH_ESCAPES = -11, 7
+_COLOURS: Mapping[str, str] = {
+    "Question": "1",
+    "Call": "36",
+    "Progress": "2",
+    "Result": "32",
+    "Error": "31",
+    "Retry": "33",
+    "Approval": "33",
+    "Answer": "1",
+}
 
 
 class EventStream(Protocol[R_co]):
@@ -111,17 +130,24 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
         return _note_cell(stream.result)
 
 
-class Transcript(LineWriter):
-    """Writer of events as labelled lines.
+class Transcript:
+    """Writer of events as labelled lines, one below the other.
 
     Args:
         out: Standard output by default.
     """
 
     def __init__(self, out: TextIO | None = None) -> None:
-        super().__init__(out or sys.stdout)
+        self.out: TextIO = out or sys.stdout
+        self._open_label = ""  # of a text that is written in parts; "" if none is
+        self._has_status = False
         self._call_count = 0  # in this turn
         self._has_answer = False
+        if sys.platform == "win32" and self.out.isatty():
+            import ctypes
+
+            kernel32 = ctypes.windll.kernel32
+            kernel32.SetConsoleMode(kernel32.GetStdHandle(_STDOUT), _WITH_ESCAPES)
 
     def add(self, event: Event) -> None:  # noqa: C901  one case for each kind of event
         """Write an event; some kinds of events write nothing."""
@@ -167,9 +193,53 @@ class Transcript(LineWriter):
         for call in response.calls:
             self.write("Call", str(call))
 
+    def write(self, label: str, text: str, note: str = "") -> None:
+        """Write one labelled text, its lines aligned, and a note after the last line."""
+        self.end_line()
+        lines = _fit_lines(_escape_line_controls(text).splitlines() or [""], self._measure_width() - len(note))
+        margin = "\n" + " " * MARGIN
+        self._write(f"{self._format_label(label)}{margin.join(lines)}{note}\n")
+
+    def write_part(self, label: str, text: str) -> None:
+        """Write the next part of a text."""
+        if self._open_label != label:
+            self.end_line()
+            self._write(self._format_label(label))
+            self._open_label = label
+        self._write(_escape_line_controls(text).replace("\n", "\n" + " " * MARGIN))
+
+    def write_status(self, label: str, text: str) -> None:
+        """Write a line that the next write replaces; in a pipe, write an ordinary line."""
+        line = " ".join(escape_controls(text).split())
+        if not self.out.isatty():
+            self.write(label, line)
+            return
+        self.end_line()
+        self._write(self._format_label(label) + _fit_lines([line], self._measure_width())[0])
+        self._has_status = True
+
+    def end_line(self) -> None:
+        """End a text that is written in parts, or remove a status line."""
+        if self._open_label or self._has_status:
+            self._write("\n" if self._open_label else _CLEAR)
+        self._open_label, self._has_status = "", False
+
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call before a text, if the turn has several calls."""
         return text if self._call_count == 1 else f"{shorten(str(call), MAX_CALL)}: {text}"
+
+    def _write(self, text: str) -> None:
+        print_text(text, self.out, end="")
+
+    def _format_label(self, label: str) -> str:
+        padded = label.ljust(MARGIN)
+        colour = _COLOURS.get(label)
+        wants_colour = self.out.isatty() and "NO_COLOR" not in os.environ
+        return f"\x1b[{colour}m{padded}\x1b[0m" if colour and wants_colour else padded
+
+    def _measure_width(self) -> int:
+        """Return the number of columns beside the labels, without the last one, in which some terminals wrap."""
+        return max(40, shutil.get_terminal_size().columns - MARGIN - 1) if self.out.isatty() else sys.maxsize
 
 
 def _make_stream_error(value: object) -> TypeError:
@@ -191,3 +261,23 @@ def _start_transcript(question: str, out: TextIO | None) -> Transcript | LiveSto
     if question:
         transcript.write("Question", question)
     return transcript
+
+
+def _escape_line_controls(text: str) -> str:
+    """Escape control characters and replace tabs, which make lines wider than they are counted."""
+    return escape_controls(text).replace("\t", "    ")
+
+
+def _fit_lines(lines: list[str], width: int) -> list[str]:
+    visible = [_fit_line(line, width) for line in lines[:LINES]]
+    return visible if len(lines) <= LINES else [*visible, f"… {len(lines) - LINES} more lines"]
+
+
+def _fit_line(line: str, width: int) -> str:
+    """Cut a line to `width` columns; East Asian characters and emoji take two."""
+    columns = 0
+    for position, character in enumerate(line):
+        columns += 2 if east_asian_width(character) in "WF" else 1
+        if columns > width:
+            return f"{line[: max(0, position - 1)]}…"
+    return line
