@@ -51,7 +51,7 @@ def is_source(item: object) -> TypeGuard[ToolSource]:
 
 
 def list_tools(item: Addable) -> Iterable[AnyTool]:
-    """List the tools of an item.
+    """List the tools of an item that is not a source.
 
     Raises:
         DefinitionError: It stands for none.
@@ -60,8 +60,6 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         tool = item if isinstance(item, Tool) else make_tool(item)
         refuse_unbound(tool, "add")
         return [tool]
-    if is_source(item):
-        return item.current_tools()
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
     if item is owner and (methods or hasattr(item, "current_tools")):
