@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
+from operator import is_
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
@@ -136,10 +137,9 @@ class Bindings:
         overlay, tools = _overlays.get().get(self, self._overlay), self._tools
         functions, modules = self.functions, self.modules  # read once: another thread may replace them meanwhile
         chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
-        if (last := overlay.last) is not None:
-            is_same = last.tools is tools and last.functions is functions and last.modules is modules
-            if is_same and last.chosen == chosen:
-                return last.composed
+        tables, last = (tools, functions, modules), overlay.last
+        if last is not None and all(map(is_, last.tables, tables)) and last.chosen == chosen:
+            return last.composed
         bound = {**functions, **overlay.functions}
         composed = {
             name: _resolve_handler(tool, bound, name if name in overlay.functions else chosen.get(name), modules)
@@ -147,7 +147,7 @@ class Bindings:
         }
         if self._meta:
             composed = {name: replace(tool, _meta={**self._meta, **tool._meta}) for name, tool in composed.items()}
-        overlay.last = last = _Composition(tools, functions, modules, chosen, MappingProxyType(composed))
+        overlay.last = last = _Composition(tables, chosen, MappingProxyType(composed))
         return last.composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
@@ -205,9 +205,7 @@ _Override: TypeAlias = tuple[str, FunctionHandler | None]
 class _Composition(NamedTuple):
     """The tools with their handlers, and the tables that they were composed of."""
 
-    tools: Tools
-    functions: Mapping[str, FunctionHandler | None]
-    modules: Mapping[str, FunctionHandler]
+    tables: tuple[object, ...]
     chosen: Mapping[str, str | None]
     composed: Tools
 
