@@ -88,7 +88,7 @@ class Bindings:
         Raises:
             DefinitionError: The activity is neither a name nor a function.
         """
-        if not (activity is None or callable(activity)):
+        if not callable(activity):
             _check_choice(tool, activity)
         with table_lock:
             others = {name: choice for name, choice in self.choices.items() if name != tool}
