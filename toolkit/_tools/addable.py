@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeAlias, TypeGuard
 from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool as make_tool
 from toolkit._tools.decorator import tool_methods
-from toolkit._tools.delegation import ModuleRunner
 from toolkit._tools.functions import FunctionHandler
 from toolkit._tools.tool import Tool, refuse_unbound
 from toolkit.errors import DefinitionError
@@ -71,8 +70,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
         return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
     as_tool: Any = getattr(item, "as_tool", None)
-    is_runner = isinstance(item, ModuleRunner) and hasattr(item, "toolbox")  # tools of LangChain have both methods
-    if as_tool and item is not owner and is_runner:
+    if as_tool and item is not owner and hasattr(item, "toolbox"):  # a Runner; a tool of LangChain has no toolbox
         return [as_tool()]
     if as_tool:
         raise DefinitionError(
