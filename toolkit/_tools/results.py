@@ -81,15 +81,14 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
         error: The exception.
         text: The text that the model reads.
     """
-    is_debug = logger.isEnabledFor(logging.DEBUG)
     if isinstance(error, ToolkitError):
-        if is_debug:
-            logger.debug("Tool %s refused", name, exc_info=error)
+        logger.debug("Tool %s refused", name, exc_info=error)
     elif (text or "").endswith(_HIDDEN):
         shown = f"{type(error).__name__} (relay= lets the model read the message)"
         logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error))
     else:
         shown = " ".join(write_safely(repr, error, MAX_ERROR).split())
+        is_debug = logger.isEnabledFor(logging.DEBUG)
         logger.warning("Tool %s raised %s", name, shown, exc_info=get_short_traceback(error) if is_debug else None)
 
 
