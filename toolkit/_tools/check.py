@@ -115,8 +115,9 @@ def _check_mentions(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
             named[name.lower()].append(tool.origin)
     for tool in tools:
         source = tool.origin.partition(" of ")[2]
-        parts = iterate_schemas(tool.parameters) if source else ()
-        texts = [tool.description, *(str(each.get("description", "")) for each in parts)] if source else []
+        if not source:
+            continue
+        texts = [tool.description, *(str(each.get("description", "")) for each in iterate_schemas(tool.parameters))]
         for name in dict.fromkeys(_MENTION.findall(" ".join(texts).lower())):
             if name in named and not any(origin.endswith(source) for origin in named[name]):
                 text = f"its text names {name!r}, which is {named[name][0]}. Read it: it may change how that is used."
