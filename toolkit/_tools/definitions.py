@@ -35,7 +35,8 @@ _BOUNDS: Mapping[str, bool] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), True),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), False),
 }
-_UNIONS = ("anyOf", "oneOf")
+_UNIONS = frozenset({"anyOf", "oneOf"})
+_CHOICES = {"const": "enum", "oneOf": "anyOf"}
 _WIDER_TYPES = {'"integer"': '"number"'}
 
 
@@ -142,17 +143,10 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield _describe_change(path, old, new, "changed")
         return
-    old, new = _write_constant(old), _write_constant(new)
-    keywords = sorted({*old, *new})
-    unions = [{*_UNIONS} & schema.keys() for schema in (old, new)]
-    if any(unions):
-        before, now = _list_alternatives(old), _list_alternatives(new)
-        lost, gained = [each for each in before if each not in now], [each for each in now if each not in before]
-        meaning = "broke" if lost and gained else "narrowed" if lost else "widened"
-        yield _describe_change(f"{path}.anyOf", lost or None, gained or None, meaning)
-        # Where one has no union, the rest of it is its only alternative.
-        keywords = [keyword for keyword in keywords if keyword in _TEXTS or (all(unions) and keyword not in _UNIONS)]
-    for keyword in keywords:
+    if _UNIONS.isdisjoint(old) != _UNIONS.isdisjoint(new):
+        old, new = _make_union(old), _make_union(new)
+    old, new = _write_choices(old), _write_choices(new)
+    for keyword in sorted({*old, *new}):
         if old.get(keyword) != new.get(keyword):
             yield from _compare_keyword(path, keyword, old, new)
 
@@ -169,9 +163,10 @@ def _compare_keyword(path: str, keyword: str, old: Mapping[str, Any], new: Mappi
         common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
         for name in sorted(({*(before or ())} ^ required) & common):
             yield f"{path}.{name} is {'required now (narrowed)' if name in required else 'optional now (widened)'}"
-    elif keyword in ("enum", "type") and before and now:
-        wider = _WIDER_TYPES if keyword == "type" else {}
-        yield from _compare_choices(f"{path}.{keyword}", _as_list(before), _as_list(now), wider)
+    elif keyword == "type" and before and now:
+        yield from _compare_choices(f"{path}.type", _as_list(before), _as_list(now), _WIDER_TYPES)
+    elif keyword in ("anyOf", "enum") and before and now:
+        yield from _compare_choices(f"{path}.{keyword}", before, now, {})
     else:
         yield _describe_change(f"{path}.{keyword}", before, now, _judge_keyword(keyword, before, now))
 
@@ -201,17 +196,17 @@ def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: M
         yield f"{path} {' and '.join(changes)} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
 
 
-def _list_alternatives(schema: Mapping[str, Any]) -> list[Any]:
-    """List the members of a union; of any other schema only itself, without its texts."""
-    whole = {keyword: value for keyword, value in schema.items() if keyword not in _TEXTS}
-    return next((list(schema[keyword]) for keyword in _UNIONS if keyword in schema), [whole])
-
-
-def _write_constant(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a constant as a choice of one, which other choices can be compared with."""
-    if "const" not in schema or "enum" in schema:
+def _make_union(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a schema that is no union as the only alternative of one."""
+    if not _UNIONS.isdisjoint(schema):
         return schema
-    return {**{key: value for key, value in schema.items() if key != "const"}, "enum": [schema["const"]]}
+    texts = {keyword: schema[keyword] for keyword in _TEXTS if keyword in schema}
+    return {"anyOf": [{keyword: value for keyword, value in schema.items() if keyword not in texts}], **texts}
+
+
+def _write_choices(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Write a constant as a choice of one, and each union by one keyword: so they can be compared with others."""
+    return {_CHOICES.get(key, key): [value] if key == "const" else value for key, value in schema.items()}
 
 
 def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
