@@ -77,15 +77,10 @@ class SharedValues:
         with self._lock:
             self._owned |= {(instance, *steps)}
             owners = {place[0] for place in self._owned if overlap(place[1:], steps)}
-            removed = self._trees.keys() - owners  # of calls: they would hide the application's value
-            self._trees = {
-                owner: _remove_at(tree, steps) if owner in removed else tree for owner, tree in self._trees.items()
-            }
-            self._sizes = {
-                place: size
-                for place, size in self._sizes.items()
-                if place[0] not in removed or place[1 : 1 + len(steps)] != steps
-            }
+            hiding = [place for place in self._sizes if place[0] not in owners and overlap(place[1:], steps)]
+            for place in hiding:  # values of calls, which would hide the application's
+                self._trees = _remove_at(self._trees, min(place, (place[0], *steps), key=len))
+            self._sizes = {place: size for place, size in self._sizes.items() if place not in hiding}
         self._store(path, value, instance)
 
     def store_result(self, path: str, value: Any, instance: str = "") -> None:
@@ -208,13 +203,12 @@ def _set_at(tree: Any, place: Path, value: Any) -> Any:
     return {**own, place[0]: _set_at(own.get(place[0]), place[1:], value)}
 
 
-def _remove_at(tree: Any, steps: Path) -> Any:
-    """Copy a tree without the value at a place; a list on the way is removed whole, as its items have numbers."""
-    if not isinstance(tree, dict) or steps[0] not in tree:
+def _remove_at(tree: Any, place: Path) -> Any:
+    """Copy a tree without the value at a place, if there is one."""
+    if not isinstance(tree, dict) or place[0] not in tree:
         return tree
-    others = {name: value for name, value in tree.items() if name != steps[0]}
-    inner = tree[steps[0]]
-    return {**others, steps[0]: _remove_at(inner, steps[1:])} if steps[1:] and isinstance(inner, dict) else others
+    others = {name: value for name, value in tree.items() if name != place[0]}
+    return {**others, place[0]: _remove_at(tree[place[0]], place[1:])} if place[1:] else others
 
 
 def overlap(one: Path, other: Path) -> bool:
