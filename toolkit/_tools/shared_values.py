@@ -328,8 +328,6 @@ class Scope:
             Failed: There is no value at an imported path.
         """
         inner = replace(context, deps=None) if self.module else context
-        if self.imports is None and not self.module:
-            return inner
         return replace(inner, shared=SharedValues(_import_values(context.shared, self._list_visible(asked))).view())
 
     def _list_visible(self, asked: Collection[str]) -> Collection[str]:
