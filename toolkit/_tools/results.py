@@ -198,7 +198,13 @@ def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> T
     text = rendered.text
     if error and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
-    return _complete_fields(result, rendered, text, error)
+    return result.replace(
+        text=text,
+        error=error,
+        kind=result.kind or (None if error is None else "failed"),
+        images=_parts_of(Image, result.images) or rendered.images,
+        files=_parts_of(File, result.files) or rendered.files,
+    )
 
 
 def accept(result: ToolResult) -> ToolResult:
@@ -206,12 +212,11 @@ def accept(result: ToolResult) -> ToolResult:
 
     An error that the text does not hold, since it was redacted, is replaced by the text.
     """
+    whole = complete(result)
     if result.text is None:
-        return complete(result)
-    text, error = _as_text(result.text), None if result.error is None else _as_text(result.error)
-    if error is not None and error not in text:
-        error = text
-    return _complete_fields(result, ToolResult(text=text), text, error)
+        return whole
+    text, error = _as_text(result.text), whole.error
+    return whole.replace(text=text, error=text if error and error not in text else error)
 
 
 def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
@@ -227,16 +232,6 @@ def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
     if given.error and given.error in text:
         return result.replace(text=text.replace(given.error, result.error))
     return result.replace(text=f"{text}\n{result.error}" if text else result.error)
-
-
-def _complete_fields(result: ToolResult, rendered: ToolResult, text: str, error: str | None) -> ToolResult:
-    return result.replace(
-        text=text,
-        error=error,
-        kind=result.kind or (None if error is None else "failed"),
-        images=_parts_of(Image, result.images) or rendered.images,
-        files=_parts_of(File, result.files) or rendered.files,
-    )
 
 
 def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
