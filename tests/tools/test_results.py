@@ -292,6 +292,7 @@ PARTS: dict[str, tuple[Any, str, tuple[Image, ...], tuple[File, ...]]] = {
         (PIXEL,),
         (REPORT,),
     ),
+    "list and inside": ([REPORT, {"chart": PIXEL}], '[file report.pdf]\n{"chart":"[image]"}', (PIXEL,), (REPORT,)),
     "tuple": ((REPORT, PIXEL), "[file report.pdf]\n[image]", (PIXEL,), (REPORT,)),
     "value of a result": (ToolResult([PIXEL, REPORT]), "[image]\n[file report.pdf]", (PIXEL,), (REPORT,)),
     "beside a value": (ToolResult(1, images=(PIXEL,), files=(REPORT,)), "1", (PIXEL,), (REPORT,)),

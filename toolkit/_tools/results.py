@@ -245,18 +245,23 @@ def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Render a ToolResult, an image, a file, or what holds one; None for any other value."""
+    """Render a ToolResult, an image, a file, or what holds one; None for any other value.
+
+    The text marks the place of each: a list of them has one line for each item, anything else is JSON.
+    """
     if type(value) is ToolResult:
         return complete(value, write)
-    parts = value if type(value) in (list, tuple) else [value]
-    kinds = set(map(type, parts))
+    items = value if type(value) in (list, tuple) else [value]
+    kinds = set(map(type, items))
     if any(map(can_draw, kinds - {str, int, float, dict})):
-        parts = [to_image(part) for part in parts]
-        kinds = set(map(type, parts))
-    if kinds & {Image, File}:  # the text marks the place of each
-        text = "\n".join(map(_render_part, parts))
-        return ToolResult(value, text, images=_parts_of(Image, parts), files=_parts_of(File, parts))
-    return _render_inner_parts(value) if ToolResult in kinds or holds_parts(value) else None
+        items = list(map(to_image, items))
+        kinds = set(map(type, items))
+    if kinds.isdisjoint((ToolResult, Image, File)) and not holds_parts(value):
+        return None
+    taken: list[Any] = []
+    lines = [value] if kinds.isdisjoint((Image, File)) else items
+    text = "\n".join(write_value(_take_parts(line, taken)) for line in lines)
+    return ToolResult(value, text, images=_parts_of(Image, taken), files=_parts_of(File, taken))
 
 
 def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
@@ -269,30 +274,24 @@ def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
     return kind in (ToolResult, Image, File) or (kind.__module__ != "builtins" and can_draw(kind))
 
 
-def _render_inner_parts(value: Any) -> ToolResult | None:
-    """Separate images and files inside of dicts and lists from the JSON, which marks the place of each.
+def _take_parts(value: Any, taken: list[Any], depth: int = MAX_DEPTH) -> Any:
+    """Copy a value with marks in place of the images and files in its dicts and lists, which are added to `taken`.
 
     Of a result its text is written, and never its details and its exception.
     """
-    taken: list[Any] = []
-
-    def take(inner: Any, depth: int) -> Any:
-        if type(inner) is ToolResult:
-            whole = complete(inner)
-            taken.extend((whole, *whole.images, *whole.files))
-            return whole.text
-        if type(inner) is dict and depth:
-            return {key: take(item, depth - 1) for key, item in inner.items()}
-        if type(inner) in (list, tuple) and depth:
-            return [take(item, depth - 1) for item in inner]
-        part = to_image(inner)
-        if type(part) not in (Image, File):
-            return inner
-        taken.append(part)
-        return _render_part(part)
-
-    text = write_value(take(value, MAX_DEPTH))
-    return ToolResult(value, text, images=_parts_of(Image, taken), files=_parts_of(File, taken)) if taken else None
+    if type(value) is ToolResult:
+        whole = complete(value)
+        taken += (*whole.images, *whole.files)
+        return whole.text
+    if type(value) is dict and depth:
+        return {key: _take_parts(item, taken, depth - 1) for key, item in value.items()}
+    if type(value) in (list, tuple) and depth:
+        return [_take_parts(item, taken, depth - 1) for item in value]
+    part = to_image(value)
+    if type(part) not in (Image, File):
+        return value
+    taken.append(part)
+    return _render_part(part)
 
 
 def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
@@ -301,10 +300,8 @@ def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
     return tuple(part for part in listed if type(part) is kind)
 
 
-def _render_part(part: Any) -> str:
-    if type(part) is File:
-        return f"[file {part.name}]"
-    return "[image]" if type(part) is Image else render(part, write_value).text
+def _render_part(part: Image | File) -> str:
+    return f"[file {part.name}]" if isinstance(part, File) else "[image]"
 
 
 def _as_text(value: Any) -> str:
