@@ -315,8 +315,6 @@ class BoundHandler(DeclaredHandler):
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
         """Parameters that the function needs and a call may leave out."""
-        if self.single_parameter:
-            return ()
         needed = {p.name for p in self.parameters if p.is_required}
         return tuple(name for name in self.interface.argument_schema.undefined_names if name in needed)
 
