@@ -606,15 +606,10 @@ def _require_texts(values: Mapping[str, object]) -> None:
 
 
 def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
-    place = f"{kind.__name__.lower()}s[{number}]"
     try:
-        data = base64.b64decode(given["data"], validate=True)
+        return kind(**{**given, "data": base64.b64decode(given["data"], validate=True)})
     except (TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"{place}.data is not base64: {error!r}") from error
-    try:
-        return kind(**{**given, "data": data})
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{kind.__name__.lower()}s[{number}]: {error!r}") from error
 
 
 # Meta keys: a model writes them beside a call's arguments, and they are not passed to the tool.
