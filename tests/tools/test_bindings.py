@@ -444,6 +444,15 @@ def test_override_of_what_is_only_chosen() -> None:
     assert "fake Oslo" == ended
 
 
+def test_choice_that_is_removed() -> None:
+    """None removes a choice."""
+    box = Toolbox([double])
+    box.bindings.choose("double", "")
+    box.bindings.choose("double", None)
+
+    assert ({}, "double") == (box.bindings.choices, box.bindings.activity_of("double"))
+
+
 def test_override_by_the_model() -> None:
     """None makes a tool latent, one with a body too."""
     box = Toolbox([double])

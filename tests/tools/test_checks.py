@@ -137,6 +137,7 @@ def test_not_strict() -> None:
     asked = tool(_with_annotations(many), strict=True)
 
     assert "not-strict" in {found.code for found in Toolbox([asked]).check()}
+    assert () == Toolbox([tool(fine, strict=True)]).check()
 
 
 def _with_annotations(annotations: dict[str, Any]) -> Callable[..., Any]:

@@ -479,6 +479,7 @@ def test_function() -> None:
 
     asked = ToolCall(name="look", arguments='{"about": "walls"}', id="1", reasoning="hidden")
 
+    assert callable(answer)
     assert ["look", '{"about":"walls"}', "city", "Look facts up.", "('city', 'Paris')"] == call_module(asked, box).value
 
 
@@ -545,9 +546,11 @@ def test_output_of_the_outer_model() -> None:
 
 
 def test_bound_and_back() -> None:
-    """A bound function replaces the module until it is unbound."""
+    """A bound function replaces the module until it is unbound; neither is a finding."""
     box = look_up()
     box.bindings.module("research", lambda *_: ["module"])
+    assert () == box.check().at_least("error")
+
     with box.override("look", lambda _: ["double"]):
         during = call_module(call("look", about="x"), box).value
 
@@ -556,8 +559,13 @@ def test_bound_and_back() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [lambda box: box.filtered(lambda _: True), lambda box: box.prefixed(""), lambda box: box | Toolbox()],
-    ids=["filtered", "prefixed", "joined"],
+    [
+        lambda box: box.filtered(lambda _: True),
+        lambda box: box.prefixed(""),
+        lambda box: box | Toolbox(),
+        lambda box: Toolbox([*box]),
+    ],
+    ids=["filtered", "prefixed", "joined", "unpacked"],
 )
 def test_other_toolboxes(other: Callable[[Toolbox], Toolbox]) -> None:
     """A toolbox that is made of another one has its modules, too."""

@@ -801,6 +801,34 @@ def test_sizes_are_of_one_moment() -> None:
     assert box.sizes()["wide"] > 1_000
 
 
+def _approve_small(request: ApprovalRequest) -> bool:
+    return int(request.arguments["number"]) > 9
+
+
+def test_gates_of_methods_that_are_functions() -> None:
+    """A gate of a method may be a function from elsewhere, which gets no instance; of a class method, one of these."""
+
+    class Numbers:
+        @classmethod
+        def _may(cls, *_: Any) -> bool:
+            return cls is Numbers
+
+        @tool(approve=_approve_small)
+        def double(self, number: int) -> int:
+            return 2 * number
+
+        @tool(authorize=_may)
+        @classmethod
+        def half(cls, number: int) -> int:
+            return number // 2
+
+    box = Toolbox([Numbers()])
+
+    assert [2, None, 4] == [
+        box.call(name, {"number": number}).value for name, number in (("double", 1), ("double", 10), ("half", 8))
+    ]
+
+
 class Strict(Shelf):
     """A shelf that allows nothing."""
 
