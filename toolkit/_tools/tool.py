@@ -428,8 +428,8 @@ class Tool(Generic[P, R]):
     @property
     def _function(self) -> FunctionHandler | None:
         """The handler of the decorated function, or of its signature if its body is `...`."""
-        handler = self.handler if isinstance(self.handler, FunctionHandler) else self.handler.interface
-        return handler if isinstance(handler, FunctionHandler) else None
+        interface = self.handler.interface
+        return interface if isinstance(interface, FunctionHandler) else None
 
     def _with_function(self, function: FunctionHandler) -> Handler:
         """Return the same handler with another function."""
