@@ -94,18 +94,17 @@ def explain_missing(hints: Mapping[str, str]) -> Callable[[object, str], NoRetur
     return refuse
 
 
-def spell_options(
-    options: type, defaults: Mapping[str, Any], hints: Mapping[str, str] | None = None
-) -> Callable[[F], F]:
+def spell_options(options: type, defaults: Mapping[str, Any], hints: Mapping[str, str]) -> Callable[[F], F]:
     """Show the keys of a TypedDict in a function's signature, in place of `**options: Unpack[...]`.
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
-    signature that is set here. Exceptions of the function get a short traceback.
+    signature that is set here. Other options are refused by `refuse_unknown_options`, and exceptions of the function
+    get a short traceback.
 
     Args:
         options: A TypedDict.
         defaults: The default of each key that is not None.
-        hints: As for `check_options`; None if the function itself refuses unknown options.
+        hints: As for `refuse_unknown_options`.
     """
 
     def decorate(function: F) -> F:
@@ -121,8 +120,8 @@ def spell_options(
             for name, annotation in options.__annotations__.items()
         )
         parameters = [*own, *spelled]
-        known = None if hints is None else [each.name for each in parameters if each.name != "self"]
-        decorated = hide_frames(function, known, hints or NO_HINTS)
+        named = (each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY)
+        decorated = hide_frames(function, [name for name in named if name not in ("self", "cls")], hints)
         vars(decorated)["__signature__"] = signature.replace(parameters=parameters)
         return decorated
 

@@ -208,7 +208,7 @@ def test_misspelt(make: Callable[..., Any], wrong: str, right: str) -> None:
 
 def test_unlike_any() -> None:
     """An option that is like none is refused with all of their names."""
-    with pytest.raises(TypeError, match="^@tool has no option 'colour'. The options are: name, title, desc"):
+    with pytest.raises(TypeError, match="^tool has no option 'colour'. The options are: name, title, desc"):
         tool(colour="x")  # type: ignore[call-overload]
 
 

@@ -21,7 +21,6 @@ from toolkit._tools.options import (
     DEFAULT_SETTINGS,
     DEFAULTS,
     HINTS,
-    OPTION_NAMES,
     ToolOptions,
     ToolSettings,
     split_options,
@@ -51,7 +50,7 @@ def tool(
 def tool(
     *, name: str | None = None, title: str | None = None, description: str | None = None, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
-@spell_options(ToolOptions, DEFAULTS)
+@spell_options(ToolOptions, DEFAULTS, HINTS)
 def tool(
     function: Any = None,
     /,
@@ -122,8 +121,6 @@ def tool(
         >>> add.invoke('{"a": 1, "b": 2}').text
         '3'
     """
-    if options:
-        refuse_unknown_options("@tool", options, OPTION_NAMES, HINTS)
     given: dict[str, Any] = {"name": name, "title": title, "_description": description, **options}
     return partial(_make_tool, given) if function is None else _make_tool(given, function)
 

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, cast, get_origin, o
 from typing_extensions import ParamSpec, Self, TypeVar, Unpack, is_protocol, is_typeddict
 
 from toolkit._lazy import render
-from toolkit._options import explain_missing, hide_frames, make_hints, refuse_unknown_options, spell_options
+from toolkit._options import explain_missing, hide_frames, make_hints, spell_options
 from toolkit._schema.signature import is_plain_function, read_attributes, render_signature, unwrap_partials
 from toolkit._tools.functions import FunctionHandler, make_function_handler
 from toolkit._tools.options import (
     DEFAULT_SETTINGS,
     DEFAULTS,
     HINTS,
-    OPTION_NAMES,
     ToolOptions,
     ToolSettings,
     split_options,
@@ -260,7 +259,7 @@ class Tool(Generic[P, R]):
         return plan_undo(self.handler, take_function(self.settings.undo))
 
     @classmethod
-    @spell_options(ToolOptions, DEFAULTS)
+    @spell_options(ToolOptions, DEFAULTS, HINTS)
     def from_schema(
         cls,
         name: str,
@@ -293,7 +292,7 @@ class Tool(Generic[P, R]):
         return cls._declare(name, interface, function, fields)
 
     @classmethod
-    @spell_options(ToolOptions, DEFAULTS)
+    @spell_options(ToolOptions, DEFAULTS, HINTS)
     def from_models(
         cls,
         name: str,
@@ -330,9 +329,6 @@ class Tool(Generic[P, R]):
         from toolkit._tools.handlers import BoundHandler, name_origin, without_function
 
         given = {key: value for key, value in options.items() if value is not None}
-        own = ("title", "_description", "_meta", "_required_meta", "_scope")
-        others = [key for key in options if key not in own]
-        refuse_unknown_options(interface.origin, others, ("function", *OPTION_NAMES), HINTS)
         fields = split_options(given, interface.origin, DEFAULT_SETTINGS)
         activity = fields.get("activity")
         if function is None:
