@@ -13,7 +13,7 @@ from pydantic_core import from_json, to_json
 from toolkit._dialects import calls as dialect
 from toolkit._messages import ToolCall
 from toolkit._schema.arguments import RawArguments
-from toolkit._schema.json_text import strip_fence, to_json_text
+from toolkit._schema.json_text import to_json_text
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import get_activity
 from toolkit.errors import ToolError
@@ -51,7 +51,7 @@ def parse_calls(toolbox: Toolbox, reply: RawArguments, *, strict: bool | None = 
     Raises:
         ToolError: The reply is not a JSON object with a list `calls`; the message is for the model.
     """
-    text = strip_fence(to_json_text(reply))
+    text = to_json_text(reply)
     if dialect.load_reply(text) is None:
         raise ToolError('Invalid reply: it is not a JSON object with a list "calls". Send one whole object.')
     return _make_dialect(toolbox, strict=strict).parse_calls(text, [tool._spec for tool in toolbox])
