@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from pydantic_core import from_json
-
 from toolkit._dialects.strict.plain import Note, SchemaForm
 from toolkit._dialects.strict.rewriter import make_form
 from toolkit._dialects.strict.rules import Rules
@@ -35,7 +33,7 @@ from toolkit._messages import (
     replace_surrogates,
 )
 from toolkit._options import is_whole
-from toolkit._schema.json_text import load_json, to_json_text
+from toolkit._schema.json_text import load_if_json, load_json, to_json_text
 from toolkit.errors import DefinitionError
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
@@ -360,10 +358,7 @@ def has_object_output(spec: ToolSpec) -> bool:
 def result_data(result: ToolResult) -> Any:
     """Return a result as JSON data; text stays text, even if it looks like JSON."""
     text = replace_surrogates(result.text)
-    try:
-        return text if isinstance(result.value, str) else from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return text
+    return text if isinstance(result.value, str) else load_if_json(text)
 
 
 def encode_base64(part: Image | File) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from pydantic_core import from_json
-
 from toolkit._dialects.strict.matching import is_type, is_valid
 from toolkit._schema.json_schema import resolve_reference
+from toolkit._schema.json_text import load_if_json
 
 Document: TypeAlias = Any
 Members: TypeAlias = list[tuple[str, Any]]
@@ -45,12 +44,7 @@ class TextDecoder:
 
     def decode(self, document: Document) -> Document:
         """Parse the text."""
-        if not isinstance(document, str):
-            return document
-        try:
-            return from_json(document, allow_inf_nan=False)
-        except (ValueError, TypeError):  # the latter of unpaired surrogates
-            return document
+        return load_if_json(document) if isinstance(document, str) else document
 
 
 @dataclass(frozen=True)
