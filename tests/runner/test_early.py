@@ -320,11 +320,26 @@ def test_other_call_in_the_end() -> None:
     assert ["read2", "ok"] == texts(stream(library.runner()))[2:]
 
 
-@pytest.mark.parametrize("name", ["write", "plain", "alone", "asked"])
-def test_waits(name: str) -> None:
-    """A call that does more than read, runs alone, or needs approval waits for the whole answer."""
+def pass_on(call: Any, proceed: Callable[[Any], Any]) -> Any:
+    """Change nothing."""
+    return proceed(call)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("write", {}),
+        ("plain", {}),
+        ("alone", {}),
+        ("asked", {"approve": lambda _: True}),
+        ("read", {"middleware": [pass_on]}),
+    ],
+    ids=["write", "plain", "alone", "asked", "middleware"],
+)
+def test_waits(name: str, options: dict[str, Any]) -> None:
+    """A call that does more than read, runs alone, or needs approval or a middleware waits for the whole answer."""
     library = Library(Promising([call(name)]), enough=0)
-    events = library.runner(**({"approve": lambda _: True} if name == "asked" else {})).stream("go")
+    events = library.runner(**options).stream("go")
     seen = [list(library.started) for event in events if isinstance(event, TurnFinished)]
 
     assert ([], [f"{name}0"]) == (seen[0], library.started)

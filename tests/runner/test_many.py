@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import polars as pl
 import pytest
 from typing_extensions import TypedDict
 
-from toolkit import Image, Limits, ModelError, Prices, Runner, RunResult, Session, Usage, tool
+from toolkit import Halt, Image, Limits, ModelError, Prices, Runner, RunResult, Session, Usage, tool
 from toolkit.approvers import defer
 from toolkit.errors import DefinitionError, NoModelError, StoreError
 from toolkit.models import ModelRequest, ModelResponse
@@ -537,3 +538,35 @@ def test_empty_answers(tmp_path: Path) -> None:
     second = Runner(model=ScriptedModel(["A.", "B."])).map(["a", "b"], save=file, max_parallel=1)
 
     assert ["", "", "A.", "B."] == [each.output for each in first + second if isinstance(each, RunResult)]
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        (ModelResponse(text="Ha", finish_reason="length"), "whole"),
+        (ModelResponse(text="Ha", finish_reason="content_filter"), "whole"),
+        (call("stop"), "whole"),
+        ([call("look"), "so far"], "so far"),
+        ([call("look"), ""], "whole"),
+    ],
+    ids=["cut off", "filtered", "halted", "a last answer at a limit", "no answer at a limit"],
+)
+def test_which_ends_are_answers(tmp_path: Path, first: Any, expected: str) -> None:
+    """A part of an answer, and a text of a tool in its place, are asked for again; an answer at a limit is not."""
+
+    @tool
+    def stop() -> str:
+        """Stop."""
+        raise Halt("half")
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    replies = first if isinstance(first, list) else [first]
+    runner = Runner([stop, look], model=ScriptedModel([*replies, "whole"]), max_turns=1)
+    go = partial(runner.map, ["Go"], save=tmp_path / "answers.jsonl")
+    assert ["stop"] != [each.finish_reason for each in results(go())]
+
+    assert [expected] == [each.output for each in results(go())]
