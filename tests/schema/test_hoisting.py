@@ -36,6 +36,14 @@ POINTERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"x": SIZE},
     ),
+    "an identifier of an older draft": (
+        {
+            "$id": "https://a.example/t#",
+            "properties": {"a": {"$ref": "https://a.example/t#/$defs/x"}},
+            "$defs": {"x": SIZE},
+        },
+        {"x": SIZE},
+    ),
     "definitions of a part": (
         {"properties": {"a": {"$ref": "#/properties/b/$defs/size"}, "b": {"$defs": {"size": SIZE}}}},
         {"size": SIZE},

@@ -7,9 +7,8 @@ be moved into another schema. An identifier is a name like an anchor: it is comp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -53,10 +52,12 @@ class SchemaDocument:
         root: A copy of the schema.
         names: Pointers of the parts with an identifier, and of the whole, by the identifier; of those with an anchor,
             by the anchor behind a "#".
+        identified: Pointers of the parts with an identifier.
     """
 
     root: Any
     names: Mapping[str, str]
+    identified: Collection[str] = ()
 
     @classmethod
     def load(cls, schema: Mapping[str, Any]) -> SchemaDocument:
@@ -73,7 +74,15 @@ class SchemaDocument:
         if len(text) > MAX_SIZE:
             reason = f"it has {len(text):,} bytes, and {MAX_SIZE:,} are the most"
             refuse("", reason, "Leave out what the tool does not need.")
-        return cls(root, {**dict(_iterate_names(root)), "": ""})
+        names: dict[str, str] = {}
+        identified: set[str] = set()
+        for name, place in _iterate_names(root):
+            if name.startswith("#") and name in names:
+                refuse(place, f"there are two of $anchor {name[1:]!r}", "Rename one of them.")
+            names[name] = place
+            if not name.startswith("#"):
+                identified.add(place)
+        return cls(root, {**names, "": ""}, identified)
 
     def resolve(self, reference: str, place: str) -> str:
         """Resolve a reference to a JSON pointer.
@@ -82,7 +91,7 @@ class SchemaDocument:
             DefinitionError: It has no target in this document, or is relative to an identifier inside of it.
         """
         identifier, _, fragment = reference.partition("#")
-        if not identifier and any(own and f"{place}/".startswith(f"{own}/") for own in self.identified):
+        if not identifier and self._is_identified(place):
             refuse(place, f"{reference!r} belongs to the $id above it", "Leave out that $id.")
         if identifier not in self.names:
             refuse(place, f"{reference!r} is outside of this document", "Copy its target into $defs.")
@@ -94,10 +103,11 @@ class SchemaDocument:
         self.look_up(target, place)
         return target
 
-    @cached_property
-    def identified(self) -> Sequence[str]:
-        """The pointers of the parts with an identifier."""
-        return [pointer for name, pointer in self.names.items() if not name.startswith("#")]
+    def _is_identified(self, place: str) -> bool:
+        """Return whether a part has an identifier, or lies in one that does; the whole does not count."""
+        while place and place not in self.identified:
+            place = place.rpartition("/")[0]
+        return bool(place)
 
     def look_up(self, pointer: str, place: str = "") -> Any:
         """Return the part at a pointer.
@@ -120,7 +130,7 @@ def _iterate_names(root: Any) -> Iterator[tuple[str, str]]:
             waiting += [(join_pointer(place, n), each, False) for n, each in enumerate(part) if type(each) in _NESTS]
             continue
         if not is_names and isinstance(part.get("$id"), str):
-            yield part["$id"], place
+            yield part["$id"].removesuffix("#"), place  # the end of identifiers of older drafts
         if not is_names and isinstance(part.get("$anchor"), str):
             yield f"#{part['$anchor']}", place
         inner = [(key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in DATA)]
