@@ -184,7 +184,7 @@ def _add_key(text: str) -> str:
     """Put a value under its key: some models write the value itself. Invalid JSON is rejected later."""
     try:
         document = from_json(text)
-    except ValueError:
+    except (ValueError, TypeError):  # the latter of unpaired surrogates
         return text
     return text if isinstance(document, dict) else f'{{"{KEY}": {text}}}'
 
