@@ -130,6 +130,7 @@ TYPES: dict[str, tuple[Any, str, Any]] = {
     "union": (int | Person, f'{{"result": {ANN}}}', Person(name="Ann", age=30)),
     "optional": (Person | None, '{"result": null}', None),
     "annotated": (Annotated[int, Field(ge=1)], '{"result": 1}', 1),
+    "annotated model": (Annotated[Person, Field(examples=[{"name": "Bo", "age": 1}])], ANN, Person(name="Ann", age=30)),
     "text with a length": (Annotated[str, Field(min_length=1)], '{"result": "a"}', "a"),
     "anything": (Any, '{"result": {"a": 1}}', {"a": 1}),
 }

@@ -31,7 +31,7 @@ from pydantic_core import (
 from typing_extensions import LiteralString, TypedDict, TypeVarTuple
 
 from toolkit._schema.docstrings import find_text
-from toolkit._schema.json_schema import EmptyType, as_mapping, inline_root, iterate_schemas, map_schemas
+from toolkit._schema.json_schema import EmptyType, as_mapping, iterate_schemas, map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -384,8 +384,10 @@ def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:
     from toolkit._schema.generator import Generator
 
     schema = adapter.json_schema(schema_generator=Generator)
-    _require_tags(schema, schema.get("$defs", {}))
-    root = inline_root(schema)
+    definitions = schema.get("$defs", {})
+    _require_tags(schema, definitions)
+    # Beside the reference there may be any keyword, such as examples.
+    root = {**definitions[schema["$ref"].rpartition("/")[2]], "$defs": definitions} if "$ref" in schema else schema
     front = {keyword: root[keyword] for keyword in ("type", "properties") if keyword in root}
     return clean({**front, **root}) if root.get("type") == "object" else {}
 
