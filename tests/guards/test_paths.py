@@ -372,6 +372,23 @@ def test_directories_are_made(grounds: Grounds, root: Root) -> None:
         assert (identity((grounds.root / "x/y").stat()), "new") == (identity(os.fstat(directory)), name)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs O_PATH")
+def test_directories_that_are_only_searched(grounds: Grounds, root: Root) -> None:
+    """What is on the way to a file is not read, so it need not be readable."""
+    (grounds.root / "a").chmod(0o711 if os.geteuid() == 0 else 0o311)
+    (grounds.root / "a/b").chmod(0o777)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        root.make_parents("a/b/new/file")
+        with root.open_parent("a/b/new/file") as (directory, name):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=directory))
+        os.close(root.open("a/b/file.txt"))
+    finally:
+        os.seteuid(user)
+
+
 def test_the_root_has_no_place(root: Root) -> None:
     """The root itself can be neither replaced nor removed."""
     with pytest.raises(OSError, match="all the others are in"), root.open_parent("a/.."):

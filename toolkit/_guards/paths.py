@@ -28,6 +28,8 @@ MAX_PATH = 4096  # bytes: PATH_MAX of Linux
 # it.
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFELY
+# Flags to open a directory on the way, which only has to be searched: a process may do that without reading it.
+_PASSAGE = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # The suffix in /proc of the path of an open file that was removed: proc_pid_fd(5).
 _REMOVED = " (deleted)"
@@ -255,7 +257,7 @@ def open_stepwise(directory: int, names: Sequence[str], flags: int) -> int:
 
 def _step(current: int, name: str) -> int:
     """Open a directory inside an open one, and close the outer one."""
-    below = _open_in(current, name, _DIRECTORY)
+    below = _open_in(current, name, _PASSAGE)
     os.close(current)
     return below
 
