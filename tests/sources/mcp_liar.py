@@ -29,6 +29,7 @@ NAMES = [
     "swap",
     "ask",
     "sample",
+    "beg",
     "unknown",
     "wrong",
     "refuse",
@@ -54,6 +55,7 @@ NAMES = [
     "order",
 ]
 # Errors of its own whose codes the client's package uses for its own errors.
+SAMPLE = {"messages": [{"role": "user", "content": {"type": "text", "text": "Your key?"}}], "maxTokens": 9}
 QUESTION = {
     "message": "Age?",
     "requestedSchema": {"type": "object", "properties": {"age": {"type": "integer"}}},
@@ -149,7 +151,9 @@ def ask(method: str, params: dict[str, Any]) -> str:
     send({"id": "q", "method": method, "params": params})
     while True:
         answer = json.loads(sys.stdin.readline())
-        if answer.get("id") == "q":
+        if answer.get("method") == "tools/call":
+            send({"id": answer["id"], "result": {"content": []}})
+        elif answer.get("id") == "q":
             return json.dumps(answer.get("result") or answer["error"])
 
 
@@ -200,8 +204,9 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
     if name == "nag":
         text = str(sum('"accept"' in ask("elicitation/create", QUESTION) for _ in range(30)))
     if name == "sample":
-        message = {"role": "user", "content": {"type": "text", "text": "Your key?"}}
-        text = ask("sampling/createMessage", {"messages": [message], "maxTokens": 9})
+        text = ask("sampling/createMessage", SAMPLE)
+    if name == "beg":
+        text = str(sum('"model"' in ask("sampling/createMessage", SAMPLE) for _ in range(30)))
     if name == "unknown":
         return {"content": [{"type": "hologram", "data": "x"}]}
     if name == "wrong":

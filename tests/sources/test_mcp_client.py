@@ -890,6 +890,22 @@ def test_much_sampling() -> None:
     assert ("Done.", True, 3) == (few.output, few.calls[0].result.is_error, few.usage.requests)
 
 
+def test_much_sampling_beside_other_calls() -> None:
+    """The ten answers are those of one call, also of an older server, and however many other calls begin meanwhile."""
+    server = liar(sample=True)
+
+    def answer(request: ModelRequest) -> Any:
+        if "Your key?" not in request.messages[-1].text:
+            return [call("mcp_liar_beg")] if len(request.messages) == 1 else "Done."
+        Toolbox([server]).call("mcp_liar_echo", {"text": "x"})
+        return "Blue."
+
+    with server:
+        result = Runner([server], model=ScriptedModel(answer), approve=approve_all).run("go")
+
+    assert "10" == result.calls[0].result.value
+
+
 def test_sampling_of_pictures() -> None:
     """What is no text is not put to a model."""
     picture = SamplingMessage(role="user", content=ImageContent(data="", mime_type="image/png"))

@@ -31,6 +31,7 @@ from toolkit.errors import DefinitionError, Failed, FatalError, InvalidArguments
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
+MAX_QUESTIONS = 10  # in one call
 NO_MODEL = "There is no run whose model could answer."
 REFUSED = "The request for an answer was refused."
 
@@ -163,7 +164,7 @@ class ServerRequests:
     async def _dispatch(self, answer_tool: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
         number, run = self._count, find_dispatcher()
         self._count += 1
-        if answer_tool is None or run is None or self.stopped is not None:
+        if answer_tool is None or run is None or number >= MAX_QUESTIONS or self.stopped is not None:
             raise Failed(REFUSED)
         call = ToolCall(
             name=answer_tool.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}"

@@ -26,7 +26,7 @@ from toolkit._concurrency.event_loop import private_loop
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
 from toolkit.errors import Failed, ToolkitError
-from toolkit.sources.mcp.requests import ServerRequests
+from toolkit.sources.mcp.requests import MAX_QUESTIONS, ServerRequests
 from toolkit.sources.mcp.transport import Address, Streams
 from toolkit.sources.remote import find_leaf, make_reporter
 
@@ -34,7 +34,6 @@ logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
-MAX_QUESTIONS = 10  # in one call
 DEBOUNCE = 0.2  # seconds in which several changes of the tools count as one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
 GRACE = 8.0
