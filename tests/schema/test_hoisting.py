@@ -44,6 +44,13 @@ POINTERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"x": SIZE},
     ),
+    "percent signs": (
+        {
+            "properties": {"a": {"$ref": "#/$defs/%2541"}, "b": {"$ref": "#s"}, "c": {"$ref": "#/$defs/100%25"}},
+            "$defs": {"%41": SIZE, "A": {"type": "string"}, "a%20b": {"$anchor": "s", **SIZE}, "100%": SIZE},
+        },
+        {"_41": SIZE, "a_20b": SIZE, "100_": SIZE},
+    ),
     "definitions of a part": (
         {"properties": {"a": {"$ref": "#/properties/b/$defs/size"}, "b": {"$defs": {"size": SIZE}}}},
         {"size": SIZE},

@@ -38,9 +38,9 @@ def refuse(place: str, reason: str, remedy: str) -> NoReturn:
 
 
 def join_pointer(place: str, *steps: str | int) -> str:
-    """Append steps to a JSON pointer."""
+    """Append steps to a JSON pointer, as in a URL."""
     for step in steps:
-        place = f"{place}/{str(step).replace('~', '~0').replace('/', '~1')}"
+        place = f"{place}/{str(step).replace('~', '~0').replace('/', '~1').replace('%', '%25')}"
     return place
 
 
@@ -99,7 +99,7 @@ class SchemaDocument:
             if f"#{fragment}" not in self.names:
                 refuse(place, f"there is no $anchor {fragment!r}", "Correct the $ref, or define it in $defs.")
             return self.names[f"#{fragment}"]
-        target = self.names[identifier] + unquote(fragment)
+        target = self.names[identifier] + unquote(fragment).replace("%", "%25")
         self.look_up(target, place)
         return target
 
@@ -210,7 +210,7 @@ class _Hoisting:
         target = self.document.resolve(reference, place)
         if target not in self.names:
             # The last step of the pointer, in characters that need no escape.
-            own = re.sub(r"(~[01]|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
+            own = re.sub(r"(~[01]|%25|[^a-zA-Z0-9_.-])+", "_", target.rpartition("/")[2]) or "root"
             name = self.names[target] = make_free_name(own, self.definitions)
             self.definitions[name] = {}
             self.waiting.append(target)
