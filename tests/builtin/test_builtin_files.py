@@ -184,6 +184,16 @@ def test_large_limits(place: Path) -> None:
     assert "Replaced 1 line with 1 line in large" == text(box, "edit_file", path="large", old_text="a", new_text="b")
 
 
+def test_edit_beyond_all_limits(place: Path) -> None:
+    """A file that is too large to be compared before it is replaced is refused for its size, whatever the limits."""
+    os.truncate(place / "src/main.py", 65 * 2**20)
+    box = Toolbox(coding_tools(place, limits=CodingLimits(max_bytes=2**30)))
+
+    assert "File too large (68157440 bytes, max 67108864)." in text(
+        box, "edit_file", path="src/main.py", old_text="a", new_text="b"
+    )
+
+
 @pytest.mark.parametrize(("name", "arguments"), [("read_file", {"offset": 9}), ("search", {"pattern": "y"})])
 def test_memory_of_large_files(box: Toolbox, place: Path, name: str, arguments: dict[str, Any]) -> None:
     """To look through a large file takes its bytes and its text, and little more memory."""

@@ -29,7 +29,7 @@ from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
 from toolkit.builtin.files.text import decode_file, escape_name, iter_lines, read_bytes, report_errors
 from toolkit.builtin.files.workspace import FileTools, Workspace
-from toolkit.builtin.files.writing import NO_CONTEXT, ExpectHash, hash_bytes
+from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
 
 MAX_PAGE = 500  # lines that are read by default
@@ -143,7 +143,7 @@ class CodingTools(FileTools):
             _report_errors(f"Cannot read {path}", path, missing=missing),
             self._workspace.open_file(path) as file,
         ):
-            data = read_bytes(file, self._limits.max_bytes)
+            data = read_bytes(file, min(self._limits.max_bytes, MAX_HASHED))  # so that a change meanwhile is noticed
             text, text_format = decode_file(data)
         changed = replace_once(text, old_text, new_text, path, has_crlf=text_format.has_crlf)
         new_data = text_format.encode(changed)
