@@ -224,7 +224,7 @@ def test_schema_of_a_body() -> None:
     mood = {"type": "string", "enum": ["yes", "no"], "description": 'Default: "no".'}
     members = {
         "name": {"type": "string", "examples": ["Rex"]},
-        "age": {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "null"}]},
+        "age": {"type": ["integer", "null"], "exclusiveMinimum": 0},
         "mood": mood,
         "parent": {"$ref": "#/$defs/Pet"},
     }
@@ -768,7 +768,11 @@ def test_read_only_members_far_away() -> None:
 @pytest.mark.parametrize(
     ("declared", "sent"),
     [
-        ({"type": "string", "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
+        (
+            {"type": "string", "enum": ["a"], "nullable": True},
+            {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]},
+        ),
         ({"nullable": True, "description": "A."}, {"anyOf": [{}, {"type": "null"}], "description": "A."}),
         (
             {"allOf": [{"type": "string"}], "nullable": True, "description": "A."},
@@ -787,6 +791,17 @@ def test_translation(declared: Any, sent: Mapping[str, Any]) -> None:
     tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": declared}]}))
 
     assert sent == tool.parameters["properties"]["a"]
+
+
+def test_nullable_part_of_a_composition() -> None:
+    """An object that may be null is joined with the other parts of a composition, and not sent as JSON text."""
+    base = {"type": "object", "nullable": True, "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    own = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
+    whole = body({"allOf": [{"$ref": "#/components/schemas/Base"}, own]})
+    tool = make_tool(operation(whole, method="post", components={"schemas": {"Base": base}}), strict=True)
+    sent = Toolbox([tool]).schemas("chat")[0]["function"]["parameters"]["properties"]["body"]
+
+    assert ("object", {"a", "b"}) == (sent["type"], {*sent["properties"]})
 
 
 # -- size

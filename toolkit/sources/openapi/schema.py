@@ -32,6 +32,8 @@ T = TypeVar("T", bound="SpecObject")
 MAX_STEPS = 100  # references that lead to each other; more count as a circle
 _MAX_DEFAULT = 200  # characters of a default in a description
 _IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
+# Keywords that may reject null beside a type that allows it.
+_CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const", "enum"})
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -204,6 +206,9 @@ def _convert_bounds(node: Node) -> Node:
 
 
 def _add_null(node: Node) -> Node:
+    """Allow null: as a type if nothing else rejects it, so that an object stays one that others can be joined with."""
+    if isinstance(node.get("type"), str) and node.keys().isdisjoint(_CONSTRAINTS):
+        return {**node, "type": [node["type"], "null"]}
     description = {keyword: node[keyword] for keyword in ("description",) if keyword in node}
     rest = {keyword: value for keyword, value in node.items() if keyword not in description}
     return {"anyOf": [rest, {"type": "null"}], **description}
