@@ -785,6 +785,16 @@ SECRETS = [
 ]
 
 
+def test_matches_that_overlap(box: Toolbox, place: Path) -> None:
+    """Two occurrences that overlap are two, so nothing is replaced."""
+    braces = "if (x) {\n}\n}\n}\n"
+    (place / "a.js").write_text(braces)
+    message = text(box, "edit_file", path="a.js", old_text="}\n}\n", new_text="}\n")
+
+    assert "old_text matches 2 locations in a.js." in message
+    assert braces == (place / "a.js").read_text()
+
+
 @pytest.mark.parametrize("path", SECRETS)
 def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     """Private files are not read or searched, and are written only with approval."""

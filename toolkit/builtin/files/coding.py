@@ -262,7 +262,8 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     if count == 0:
         differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
         raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
-    if count > 1:
+    if text.find(old, text.find(old) + 1) >= 0:  # also if two overlap, as two lines of `}` in three
+        count = max(count, 2)
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
         )
