@@ -82,8 +82,8 @@ def test_signature_of_a_run(method: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("method", [Runner.map, Runner.amap])
 def test_signature_of_many_runs(method: Callable[..., Any]) -> None:
-    """Many prompts take the options of one, but for the session and the decisions, which are for one run."""
-    assert {"decisions", "session"} == {*RunOptions.__annotations__} - {*keywords(method)}
+    """Many prompts take the options of one, but for the session, which is for one run at a time."""
+    assert {"session"} == {*RunOptions.__annotations__} - {*keywords(method)}
 
 
 def test_signatures_that_check_names() -> None:

@@ -25,9 +25,9 @@ from toolkit._messages import message_to_dict
 from toolkit._options import is_whole
 from toolkit._runner.conversation import Conversation, Finished
 from toolkit._runner.limits import Limits
-from toolkit._runner.options import MAP_DEFAULTS, MapOptions, RunRequest
+from toolkit._runner.options import MAP_DEFAULTS, MapOptions, Prompt, RunRequest
 from toolkit._runner.output import TEXT, Output, build_output
-from toolkit._runner.prompt import UserInput, make_user_message
+from toolkit._runner.prompt import make_user_message
 from toolkit._runner.result import RunResult, restore_result
 from toolkit._runner.run import Run
 from toolkit._runner.state import RunState
@@ -60,9 +60,9 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
     """
     request = replace(batch.request, streams=True, in_background=True)
     waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()
-    active = dict[int, tuple[UserInput, RunHandle[Any]]]()
+    active = dict[int, tuple[Prompt, RunHandle[Any]]]()
 
-    def start(number: int, prompt: UserInput) -> None:
+    def start(number: int, prompt: Prompt) -> None:
         try:
             if not batch.skip(number, prompt):
                 handle = RunHandle(create(replace(request, prompt=prompt)))
@@ -125,7 +125,7 @@ class PromptBatch:
     The prices of `limits` give the costs of saved answers.
     """
 
-    def __init__(self, prompts: Iterable[UserInput], output_type: Any, options: MapOptions, limits: Limits) -> None:
+    def __init__(self, prompts: Iterable[Prompt], output_type: Any, options: MapOptions, limits: Limits) -> None:
         if isinstance(prompts, (str, Mapping)) or not isinstance(prompts, Iterable):
             raise TypeError(
                 f"prompts={prompts!r:.100} is not a list of prompts: write [prompt], or runner.run(prompt)."
@@ -153,7 +153,7 @@ class PromptBatch:
         self._skipped = self._failed = 0
         self._start = time.monotonic()
 
-    def skip(self, number: int, prompt: UserInput) -> bool:
+    def skip(self, number: int, prompt: Prompt) -> bool:
         """Use the saved answer to a prompt; return False if there is none."""
         saved = self._answers.take(prompt) if self._answers else None
         if saved is None:
@@ -163,7 +163,7 @@ class PromptBatch:
         self._report_progress()
         return True
 
-    def add(self, number: int, prompt: UserInput, outcome: PromptOutcome) -> None:
+    def add(self, number: int, prompt: Prompt, outcome: PromptOutcome) -> None:
         """Add the outcome of a prompt, and save it.
 
         Raises:
@@ -253,12 +253,12 @@ class Answers:
         if text and not text.endswith("\n"):
             self._append("\n")
 
-    def take(self, prompt: UserInput) -> RunResult[Any] | None:
+    def take(self, prompt: Prompt) -> RunResult[Any] | None:
         """Return an answer to a prompt, once; None if there is none."""
         found = self._found.get(_digest(prompt))
         return found.popleft() if found else None
 
-    def save(self, prompt: UserInput, outcome: RunResult[Any] | Exception) -> None:
+    def save(self, prompt: Prompt, outcome: RunResult[Any] | Exception) -> None:
         """Add an answer to the file. Errors, and results of runs that ended without an answer, are not saved.
 
         Raises:
@@ -271,7 +271,7 @@ class Answers:
         step = Conversation(outcome.state).next()
         facts = {
             "digest": _digest(prompt),
-            "prompt": make_user_message(prompt).text,
+            "prompt": "" if prompt is None or isinstance(prompt, RunState) else make_user_message(prompt).text,
             "answer": step.output if isinstance(step, Finished) else "",
             "model": outcome.model,
             "state": json.loads(outcome.state.to_json()),
@@ -314,6 +314,10 @@ class Answers:
         self._found[facts["digest"]].append(result)
 
 
-def _digest(prompt: UserInput) -> str:
+def _digest(prompt: Prompt) -> str:
     """Return a digest of the message that is sent; the content of files counts, not their names."""
-    return sha256(json.dumps(message_to_dict(make_user_message(prompt))).encode()).hexdigest()
+    if isinstance(prompt, RunState):
+        text = prompt.to_json()
+    else:
+        text = "" if prompt is None else json.dumps(message_to_dict(make_user_message(prompt)))
+    return sha256(text.encode()).hexdigest()

@@ -292,11 +292,12 @@ class MapOptions(TypedDict, total=False):
     deps: Any
     shared: Values
     messages: History
+    decisions: Decisions
     allowed_tools: Sequence[str] | None
 
 
 # Defaults of the options of many runs, but for None.
-MAP_DEFAULTS: Mapping[str, Any] = {"messages": (), "max_parallel": 8, "progress": False}
+MAP_DEFAULTS: Mapping[str, Any] = {**RUN_DEFAULTS, "max_parallel": 8, "progress": False}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,6 @@ from toolkit._runner.options import (
     RunRequest,
     get_given_options,
 )
-from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import RunResult
 from toolkit._runner.run import Run
 from toolkit._runner.run_factory import RunFactory
@@ -242,15 +241,15 @@ class Runner(Controls):
 
     @overload
     def map(
-        self, prompts: Iterable[UserInput], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
     ) -> list[RunResult[T] | Exception]: ...
     @overload
     def map(
-        self, prompts: Iterable[UserInput], *, output_type: Any, **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
     @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
     def map(
-        self, prompts: Iterable[UserInput], *, output_type: Any = str, **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Run many prompts, and return a list in their order: results, and the exceptions of runs that failed.
 
@@ -265,7 +264,7 @@ class Runner(Controls):
                 an answer in the file is not run again; only the prompt is compared.
             progress: Whether to show a bar, in a terminal (on standard error) or a notebook.
             output_type: As for `run`.
-            **given: Further options of `run`, except `session` and `decisions`.
+            **given: Further options of `run`, except `session`.
 
         Raises:
             ValueError: `max_parallel` is below 1, or a rate is.
@@ -284,15 +283,15 @@ class Runner(Controls):
 
     @overload
     async def amap(
-        self, prompts: Iterable[UserInput], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: TypeForm[T] = ..., **given: Unpack[MapOptions]
     ) -> list[RunResult[T] | Exception]: ...
     @overload
     async def amap(
-        self, prompts: Iterable[UserInput], *, output_type: Any, **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
     @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
     async def amap(
-        self, prompts: Iterable[UserInput], *, output_type: Any = str, **given: Unpack[MapOptions]
+        self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
         """Do what `map` does, in the running event loop."""
         return await arun_all(self._factory.create, PromptBatch(prompts, output_type, given, self.limits))
