@@ -406,7 +406,10 @@ def test_structured_output_by_a_call(through: Any) -> None:
     [
         ({"api": "assistants"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
         ({"api": "assistants", "dialect": "chat"}, r"^api='assistants' is not one of 'chat', 'responses'\.$"),
-        ({"api": "responses", "dialect": "calls"}, r"^dialect='calls' is not one of 'responses'\.$"),
+        (
+            {"api": "responses", "dialect": "calls"},
+            r"^With api='responses', dialect='calls' is not one of 'responses'\.$",
+        ),
     ],
     ids=["api", "api with a dialect", "dialect of another api"],
 )

@@ -50,7 +50,7 @@ APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
     "api",
     {
         "chat": _Table("dialect", {kind.name: kind for kind in (Chat, Calls, Minimal)}),
-        "responses": _Table("dialect", {Responses.name: Responses}),
+        "responses": _Table("With api='responses', dialect", {Responses.name: Responses}),
     },
 )
 DIALECTS: Mapping[str, type[Dialect]] = _Table(

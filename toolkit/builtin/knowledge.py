@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from toolkit._concurrency.threads import use_cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
-from toolkit._guards.options import check_number, check_sync_function, check_whole
+from toolkit._guards.options import check_number, check_sync_function, check_type, check_whole
 from toolkit._messages import Message, ModelRequest, ModelResponse, ToolResult, UserMessage
 from toolkit._options import check_options
 from toolkit._runner.runner import Runner
@@ -239,8 +239,9 @@ class Memories:
         Raises:
             Failed: As for `save`. Memories that were saved before it remain.
             RunError: The run of the Runner failed.
+            DefinitionError: `runner` is not a Runner.
         """
-        memories = _ask_for_memories(messages, runner)
+        memories = _ask_for_memories(messages, check_type("runner", runner, Runner))
         for text, kind in memories:
             self.save(text, kind)
         return len(memories)

@@ -26,7 +26,7 @@ from typing_extensions import Unpack
 from toolkit._guards.http_client import check_base_url
 from toolkit._guards.options import check_headers, check_type, check_whole
 from toolkit._messages import ToolResult
-from toolkit._options import hide_frames, list_own_options
+from toolkit._options import hide_frames, list_own_options, make_hints
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit._tools.options import ToolOptions
@@ -92,7 +92,7 @@ def openapi_tools(
         TypeError: There is no such option.
         OSError: The document's file cannot be read.
     """
-    check_options("openapi_tools", OWN_OPTIONS, options)
+    check_options("openapi_tools", OWN_OPTIONS, options, HINTS)
     check_type("deprecated", deprecated, bool)
     if not isinstance(client, (httpx2.AsyncClient, type(None))):
         raise DefinitionError(f"client={client!r:.100} is not an httpx2.AsyncClient; sync calls take that, too.")
@@ -108,6 +108,7 @@ def openapi_tools(
 
 
 OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
+HINTS = make_hints(("prefix", "Write Toolbox(openapi_tools(...)).prefixed(...)."))
 
 
 @dataclass(frozen=True)
