@@ -73,6 +73,17 @@ def test_instances() -> None:
     assert {"city": "Oslo", "days": 2} == dict(shared.view(instance="first"))
 
 
+def test_a_value_of_the_application_in_place_of_a_result() -> None:
+    """A result that it replaces in another instance goes with all that was added to it, and none of its paths stays."""
+    shared = SharedValues()
+    shared.store_result("trip", {"days": 2}, "first")
+    shared.store_result("trip.hotel", "Ritz", "first")
+    shared.store_result("trips", 1, "first")
+    shared.set("trip.city", "Rome")
+
+    assert {"trip.city": "Rome", "trips": 1} == dict(shared.view("first"))
+
+
 def test_copies() -> None:
     """Changing a value after it was stored, or after it was read, does not change the stored one."""
     given = {"names": ["Rome"]}

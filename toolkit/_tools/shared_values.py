@@ -80,7 +80,11 @@ class SharedValues:
             hiding = [place for place in self._sizes if place[0] not in owners and overlap(place[1:], steps)]
             for place in hiding:  # values of calls, which would hide the application's
                 self._trees = _remove_at(self._trees, min(place, (place[0], *steps), key=len))
-            self._sizes = {place: size for place, size in self._sizes.items() if place not in hiding}
+            self._sizes = {
+                place: size
+                for place, size in self._sizes.items()
+                if not any(place[: len(each)] == each for each in hiding)  # what was added to one of them is gone, too
+            }
         self._store(path, value, instance)
 
     def store_result(self, path: str, value: Any, instance: str = "") -> None:
