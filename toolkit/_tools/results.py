@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from sys import maxsize
@@ -308,7 +309,9 @@ def _as_text(value: Any) -> str:
 def _to_text_somehow(value: Any) -> str:
     if is_table(value) and (text := write_safely(write_table, value, maxsize)):
         return text
-    texts = (write_safely(write, value, maxsize) for write in (_to_lenient_json, _write_parts))
+    # The last one is for bytes in a dict whose keys JSON takes only by their text, such as dates.
+    writers = (_to_lenient_json, _write_parts, partial(_to_lenient_json, bytes_mode="base64"))
+    texts = (write_safely(write, value, maxsize) for write in writers)
     return next(filter(None, texts), "") or _to_word(value, repr)
 
 
