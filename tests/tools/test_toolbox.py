@@ -219,6 +219,17 @@ def test_replace() -> None:
     assert (("add", "double"), 7) == (box.names, box.call("add", '{"a": 7}').value)
 
 
+def test_a_source_replaces_no_tool() -> None:
+    """A source is added, as its tools may change; `replace` says so."""
+
+    class Source:
+        def current_tools(self) -> tuple[Tool[..., Any], ...]:
+            return (tool(add),)
+
+    with pytest.raises(DefinitionError, match=r"Source object .* is a source, .*: pass it to Toolbox\.add\(\)\."):
+        Toolbox([add]).replace(Source())
+
+
 def test_add_or_replace() -> None:
     """Tools may be added in place of those of their names, or behind the others."""
     box = Toolbox([add, double])

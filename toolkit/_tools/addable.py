@@ -59,6 +59,8 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         tool = item if isinstance(item, Tool) else make_tool(item)
         refuse_unbound(tool, "add")
         return [tool]
+    if is_source(item):
+        raise DefinitionError(f"{item!r:.100} is a source, whose tools may change: pass it to Toolbox.add().")
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
     if item is owner and (methods or hasattr(item, "current_tools")):
