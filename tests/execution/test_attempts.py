@@ -353,6 +353,14 @@ async def decide_later(error: BaseException) -> bool:
     return False
 
 
+class Later:
+    """A verdict that nobody awaits."""
+
+    def __init__(self, error: BaseException) -> None: ...
+
+    def __await__(self) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("rule", "attempts"),
     [
@@ -360,8 +368,9 @@ async def decide_later(error: BaseException) -> bool:
         (lambda error: "never" in str(error), 1),
         (decide_badly, 1),
         (lambda error: sys.exit(str(error)), 1),
+        (lambda error: Later(error), 1),
     ],
-    ids=["yes", "no", "fails", "exits"],
+    ids=["yes", "no", "fails", "exits", "async"],
 )
 def test_retry_by_a_function(rule: Callable[[BaseException], bool], attempts: int) -> None:
     """A function of the exception decides about a retry; one that fails allows none."""

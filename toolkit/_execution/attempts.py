@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit._concurrency.backend import Backend, call_function
@@ -241,7 +242,10 @@ def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
         is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
         return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in rule)
     try:
-        return bool(rule(error))
+        answer = rule(error)
+        if isawaitable(answer):
+            raise TypeError("it is async, and its answer is not awaited")  # noqa: TRY301  as if the function raised it
+        return bool(answer)
     except (Exception, SystemExit):
         logger.exception("retry_on=%r failed; the call is not repeated.", rule)
         return False
