@@ -14,7 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from typing_extensions import override
 
@@ -44,6 +44,9 @@ __all__ = [
     "ask_when",
     "defer",
 ]
+
+if TYPE_CHECKING:
+    import asyncio
 
 # The most characters of a call's arguments that are shown at first.
 MAX_ARGUMENTS = 4_000
@@ -223,7 +226,7 @@ class ApprovalQueue:
         with self._lock:
             question = self._open.pop(call_id, None)
         try:
-            if question is None or question.cancellation:
+            if question is None or question.cancellation or question.loop.is_closed():
                 raise InvalidStateError  # noqa: TRY301  as for a call that was answered
             question.verdict.set_result(verdict)
         except InvalidStateError:
@@ -233,7 +236,7 @@ class ApprovalQueue:
         """Add a call to the queue, and wait for the answer."""
         import asyncio
 
-        question = _WaitingCall(request.to_pending(), request.context.cancellation)
+        question = _WaitingCall(request.to_pending(), request.context.cancellation, asyncio.get_running_loop())
         with self._lock:
             if self._open.setdefault(request.call.id, question) is not question:
                 raise ApprovalError(f"A call {request.call.id!r} is in this queue already.")
@@ -252,6 +255,7 @@ class _WaitingCall:
 
     pending: PendingApproval
     cancellation: Cancellation
+    loop: asyncio.AbstractEventLoop
     verdict: Future[Verdict] = field(default_factory=Future)
 
 

@@ -1182,6 +1182,21 @@ def test_queue_same_call_twice() -> None:
     assert asyncio.run(office_hours())
 
 
+def test_queue_of_a_loop_that_is_closed() -> None:
+    """An answer to a run whose event loop is gone is refused."""
+    queue = ApprovalQueue()
+    loop = asyncio.new_event_loop()
+    waiting = queue(request_for())
+    loop.call_soon(waiting.send, None)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+
+    with pytest.raises(ApprovalError):
+        queue.answer("run_1", True)
+    waiting.close()
+
+
 PENDING = request_for().to_pending("Anna is out.")
 WAITS = "Reason: Anna is out."
 
