@@ -558,6 +558,7 @@ class EvilToolError(ToolError):
         raise RuntimeError
 
 
+Endless = type("BaseExceptionGroup", (Exception,), {"exceptions": property(lambda self: (self, self))})
 FAILURES: dict[str, tuple[BaseException, str]] = {
     "evil": (EvilError(), f"go failed: EvilError. Its message is {REMEDY}"),
     "evil and relayed": (EvilRelayed(), f"go failed: EvilRelayed. {NEXT}"),
@@ -569,6 +570,7 @@ FAILURES: dict[str, tuple[BaseException, str]] = {
     "long name of a class": (type("E" * 1_000, (Exception,), {})(), f"go failed: {'E' * 99}…. Its message is {REMEDY}"),
     "half a character": (OSError("a\ud800"), "go failed: OSError: a\ufffd"),
     "name of another class": (type("CancelledError", (OSError,), {})("paid"), "go failed: CancelledError: paid"),
+    "endless group": (Endless(), f"go failed: BaseExceptionGroup. Its message is {REMEDY}"),
 }
 
 

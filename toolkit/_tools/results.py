@@ -103,7 +103,9 @@ def write_safely(write: Callable[[Any], str], value: Any, most: int = MAX_WRITTE
 def flatten(error: BaseException) -> Iterator[BaseException]:
     """Yield the exceptions in nested groups, in order; an exception that is not a group yields itself."""
     waiting = [error]
-    while waiting:
+    for _ in range(100 * MAX_LEAVES):  # a hand-made group may contain itself
+        if not waiting:
+            return
         one = waiting.pop()
         if any(kind.__name__ == "BaseExceptionGroup" for kind in type(one).__mro__):  # no builtin in Python 3.10
             waiting += reversed(getattr(one, "exceptions", ()))
