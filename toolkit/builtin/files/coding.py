@@ -258,16 +258,16 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     """
     if has_crlf:
         old, new = (each.replace("\r\n", "\n").replace("\n", "\r\n") for each in (old, new))
-    count = text.count(old)
-    if count == 0:
+    start = text.find(old)
+    if start < 0:
         differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
         raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
-    if text.find(old, text.find(old) + 1) >= 0:  # also if two overlap, as two lines of `}` in three
-        count = max(count, 2)
+    if text.find(old, start + 1) >= 0:  # also if two overlap, as two lines of `}` in three
+        count = max(text.count(old), 2)
         raise Failed(
             f"old_text matches {count} locations in {path}. Include more surrounding context to make the match unique."
         )
-    return text.replace(old, new)
+    return text[:start] + new + text[start + len(old) :]
 
 
 def _suggest_match(text: str, old: str) -> str:
