@@ -93,6 +93,7 @@ OPTIONS: Mapping[str, str] = {
 }
 # For other commands.
 OTHER_OPTIONS: Mapping[str, str] = {
+    "--local": "Write -m embedded.",
     "--port": "Write --http PORT.",
     "--yes": "Leave it out: only the call of a tool that requires approval has it.",
 }
