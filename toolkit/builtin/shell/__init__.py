@@ -35,7 +35,7 @@ from toolkit.errors import Cancelled, DefinitionError, Failed, TimedOut, ToolErr
 
 # Denied by default. This prevents accidents, not attacks: a command can be written in countless ways.
 DEFAULT_SHELL_DENY = ("rm -rf /", "sudo ", "mkfs", "> /dev/", "dd if=")
-DEFAULT_BASH_DENY = ("rm -rf /", "rm -rf /*", "mkfs", "dd if=", ":(){:|:&};:")
+DEFAULT_BASH_DENY = ("rm -rf /", "rm -rf /*", "mkfs", "dd if=", ":(){:|:&};:", ":(){ :|:& };:")
 DEFAULT_TIMEOUT = 30  # seconds
 MAX_SECONDS = 300  # for a command of shell_exec
 BETWEEN = "\n--- stderr ---\n"
