@@ -32,10 +32,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Check the types with both checkers."""
+    """Check the types with all three checkers."""
     session.install("-e", ".[dev]")
     session.run("mypy")
     session.run("pyright")
+    session.run("pyrefly", "check")
 
 
 @nox.session

@@ -6,7 +6,7 @@ The models are scripted, so that the example runs anywhere. It needs an extra: p
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Thread
 
@@ -26,7 +26,7 @@ def add_sighting(bird: str, place: str) -> str:
 
 
 @contextmanager
-def serve_in_background(runner: Runner) -> Iterator[str]:
+def serve_in_background(runner: Runner) -> Generator[str]:
     """Serve a runner on a free port of this machine; a separate program would call `toolkit.serve.a2a.serve`."""
     import uvicorn  # from the extra a2a
 

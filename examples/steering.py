@@ -33,6 +33,6 @@ with runner.stream("Find me a hotel in Italy.") as run:
             run.follow_up("Book the first one.")  # read once the model has answered
 
 for message in run.result.messages:
-    who = {UserMessage: "user", ToolMessage: "tool"}.get(type(message), "model")
+    who = "user" if isinstance(message, UserMessage) else "tool" if isinstance(message, ToolMessage) else "model"
     calls = ", ".join(f"{each.name}({each.arguments})" for each in getattr(message, "calls", ()))
     print(f"{who:5}", message.text or calls)

@@ -162,7 +162,7 @@ app = Starlette(routes=[Route("/", show_page), Route("/chat", chat, methods=["PO
 
 async def main() -> None:
     """Do what the page does when a user asks for a mail and approves it."""
-    messages = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Send Emma a mail."}]}]
+    messages: list[Any] = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Send Emma a mail."}]}]
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://page") as client:
         first = await client.post("/chat", json={"id": "chat", "messages": messages})
         parts = read(first.text)

@@ -1,4 +1,4 @@
-"""What type checkers know of a run: mypy and pyright read this file, pytest runs it."""
+"""What type checkers know of a run: mypy, pyright and pyrefly read this file, pytest runs it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # pyright: strict
-"""Natural code of a user whose checkers are strict: mypy and pyright read this file, pytest runs it."""
+"""Natural code of a user whose checkers are strict: mypy, pyright and pyrefly read this file, pytest runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What type checkers know of a tool: mypy and pyright read this file, pytest runs it.
+"""What type checkers know of a tool: mypy, pyright and pyrefly read this file, pytest runs it.
 
 An error that has to be one is ignored by name, for each checker; both are told to complain of an ignore without error.
 """
@@ -85,9 +85,9 @@ class Account:
 
 
 class Savings(Account):
-    # pyright compares the types of `self`, too, as if a tool were a variable and no method.
+    # pyright and pyrefly compare the types of `self`, too, as if a tool were a variable and no method.
     @tool
-    def deposit(self, amount: int) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def deposit(self, amount: int) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]  # pyrefly: ignore[bad-override]
         return super().deposit(amount) + 1
 
 
