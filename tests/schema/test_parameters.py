@@ -1337,7 +1337,9 @@ class Pairs(enum.Flag):
 
 
 @pytest.mark.parametrize(
-    ("kind", "bounds"), [(Mask, (-1, 3)), (Pairs, (0, 15))], ids=["a negative member", "members of several bits"]
+    ("kind", "bounds"),
+    [(Mask, (min(0, Mask.ALL.value), 3)), (Pairs, (0, 15))],  # Python 3.15 makes a positive number of it
+    ids=["a negative member", "members of several bits"],
 )
 def test_members_of_flags(kind: type[enum.Flag], bounds: tuple[int, int]) -> None:
     """Each member of a flag is valid, whatever bits it has, and so is none of them."""

@@ -238,8 +238,18 @@ def _does_nothing() -> None: ...
 async def _awaits_nothing() -> None: ...
 
 
-# Byte code of functions that do nothing; every other byte is an argument.
-_NOTHING = (_does_nothing.__code__.co_code[::2], _awaits_nothing.__code__.co_code[::2])
+def _says_nothing() -> None:
+    """Have a docstring, which is a constant of the code."""
+
+
+async def _awaits_and_says_nothing() -> None:
+    """Have a docstring, too."""
+
+
+_EMPTY = [f.__code__ for f in (_does_nothing, _awaits_nothing, _says_nothing, _awaits_and_says_nothing)]
+_NOTHING = [code.co_code for code in _EMPTY]
+# From Python 3.15 on, None is no constant of the code, but a part of an instruction.
+_HAS_NONE = None in _says_nothing.__code__.co_consts
 
 
 def _is_declaration(function: object) -> bool:
@@ -273,5 +283,5 @@ def _read_last_statement(function: FunctionType) -> ast.stmt | None:
 
 
 def _is_empty(code: CodeType) -> bool:
-    """Return whether code does nothing and returns None, its last constant, after the docstring."""
-    return code.co_code[::2] in _NOTHING and code.co_consts[-1] is None
+    """Return whether code does nothing and returns None."""
+    return code.co_code in _NOTHING and (code.co_consts[-1] is None or not _HAS_NONE)
