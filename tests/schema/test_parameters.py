@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import datetime
 import decimal
@@ -39,9 +40,11 @@ from typing import (
 
 import pytest
 import typer
+import typing_extensions
 from fastapi import BackgroundTasks, Depends, Query, Request, Security
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
+    MISSING,
     AfterValidator,
     AliasChoices,
     AliasPath,
@@ -1777,3 +1780,43 @@ def test_validator_raises_after_repair() -> None:
     result = echo(Annotated[list[int], AfterValidator(check)]).invoke('{"value": "[1]"}')
 
     assert "Invalid arguments: they could not be checked (IndexError). Try other values." == result.text
+
+
+UNSET = getattr(builtins, "sentinel", typing_extensions.Sentinel)("UNSET")
+
+
+def lay_table(
+    seats: Annotated[int | UNSET, Field(ge=1)] = UNSET,  # type: ignore[valid-type]
+    names: list[str] | None | UNSET = UNSET,  # type: ignore[valid-type]
+    colour: str | MISSING = MISSING,
+) -> list[str]:
+    return [repr(value) for value in (seats, names, colour)]
+
+
+def test_sentinels() -> None:
+    """A sentinel in a union is the default of an argument that is left out; a model does not see it."""
+    made = tool(lay_table)
+
+    assert {
+        "seats": {"type": "integer", "minimum": 1},
+        "names": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "colour": {"type": "string"},
+    } == made.parameters["properties"]
+    assert ["UNSET", "UNSET", "MISSING"] == made.invoke("{}").value
+    assert ["2", "None", "'red'"] == made.invoke({"seats": 2, "names": None, "colour": "red"}).value
+    assert "greater than or equal to 1" in made.invoke({"seats": 0}).text
+
+
+def test_sentinel_alone() -> None:
+    """A parameter that takes a sentinel only is left out, and is refused without a default."""
+
+    def sit(place: UNSET = UNSET) -> str:  # type: ignore[valid-type]
+        return repr(place)
+
+    def stand(place: UNSET) -> None:  # type: ignore[valid-type]
+        """Stand."""
+
+    assert {} == tool(sit).parameters["properties"]
+    assert "UNSET" == tool(sit).invoke("{}").value
+    with pytest.raises(DefinitionError, match="'place' cannot be described to a model: its annotation UNSET"):
+        tool(stand).parameters  # noqa: B018

@@ -10,6 +10,7 @@ it is decorated is not searched, unless it is defined there.
 
 from __future__ import annotations
 
+import builtins
 import collections.abc
 import inspect
 import re
@@ -276,6 +277,9 @@ class Signature:
             else:
                 annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
         non_type = next(_find_non_types(annotation), None)
+        if isinstance(non_type, SENTINELS):
+            annotation = _drop_sentinels(annotation)
+            non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
             annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
@@ -325,6 +329,8 @@ class Signature:
 # Modules of types that are not classes, such as type variables; and those among them that no parameter can have.
 TYPING = ("typing", "typing_extensions", "annotationlib")
 _NO_VALUES = (typing.NoReturn, typing_extensions.Never, typing_extensions.Self)
+# Values that stand for themselves in annotations (PEP 661); built in from Python 3.15 on.
+SENTINELS = (typing_extensions.Sentinel, getattr(builtins, "sentinel", typing_extensions.Sentinel))
 # Modules of generic types whose arguments are types, and generic types whose arguments are not.
 _GENERIC_MODULES = ("builtins", "collections", "collections.abc", "types", *TYPING)
 _NO_TYPE_ARGUMENTS = (typing.Literal, collections.abc.Callable)
@@ -334,13 +340,24 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
     """Find values in place of types, as in `x: [int]` or `x: dict[str, any]`, which pydantic takes for Any."""
     origin = get_origin(annotation)
     if origin is None and annotation is not None and not isinstance(annotation, (type, str)):
-        is_form = type(annotation).__module__ in TYPING and annotation not in _NO_VALUES
+        is_form = type(annotation).__module__ in TYPING and not isinstance(annotation, SENTINELS)
+        is_form = is_form and annotation not in _NO_VALUES
         if not is_form and not hasattr(annotation, "__get_pydantic_core_schema__"):
             yield annotation
     elif getattr(origin, "__module__", "") in _GENERIC_MODULES and origin not in _NO_TYPE_ARGUMENTS:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
+
+
+def _drop_sentinels(annotation: Any) -> Any:
+    """Leave out the sentinels of a union: no model sends one."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is typing.Annotated:
+        return typing.Annotated[(_drop_sentinels(arguments[0]), *arguments[1:])]
+    if origin in (typing.Union, types.UnionType):  # a union made at run time
+        return typing.Union[tuple(each for each in arguments if not isinstance(each, SENTINELS))]  # noqa: UP007
+    return annotation
 
 
 def _read_default(field_info: FieldInfo) -> Any:
