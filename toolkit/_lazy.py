@@ -22,6 +22,7 @@ OTHER_NAMES = MappingProxyType(
         **dict.fromkeys(("BinaryContent", "BinaryImage", "ToolOutputImage"), "Image"),
         **dict.fromkeys(("MaxTurnsExceeded", "UsageLimitExceeded"), "LimitError"),
         "ModelHTTPError": "ModelError",
+        "InvalidArgs": "InvalidArguments",
         **dict.fromkeys(("AgentResult", "AgentRunResult"), "RunResult"),
         "Conversation": "Session",
         "RunUsage": "Usage",

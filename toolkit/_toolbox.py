@@ -533,14 +533,14 @@ class Toolbox:
                 ("add_function add_tool append register register_tool", "box.add(f)"),
                 ("call_tool execute invoke run", "box.call(name, arguments)"),
                 ("combine import_server merge mount", "box | other"),
-                ("definitions get_schemas to_openai tool_definitions", 'box.schemas("chat")'),
+                ("all_definitions definitions get_schemas to_openai tool_definitions", 'box.schemas("chat")'),
                 ("to_anthropic", 'box.schemas("anthropic")'),
                 ("approval_required", "Toolbox([...], defaults={'approve': True})"),
                 ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
                 ("disable", "box.filtered(function)"),
                 ("functions get_tools list_tools tools", "[*box]"),
                 ("get_tool", "box[name]"),
-                ("remove_tool", "box.remove(name)"),
+                ("remove_tool unregister", "box.remove(name)"),
                 ("tool_names", "box.names"),
             )
         )

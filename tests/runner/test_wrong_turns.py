@@ -67,6 +67,8 @@ TURNS: dict[str, tuple[str, str]] = {
     "misspelt option": ('Runner([add], instruction="Be kind.")', "Did you mean 'instructions'"),
     "misspelt option of a tool": ("tool(aprove=True)(add)", "Did you mean 'approve'"),
     "option of another library": ('Runner([add], system_prompt="Be kind.")', r"Write Runner\(..., instructions=...\)"),
+    "mode of another library": ('Runner([add], mode="sequential")', "or order='sequential'"),
+    "mode of another library's tool": ("tool(parallel=False)(add)", "Write exclusive=True"),
     "misspelt limit": ("Limits(max_turn=3)", "Did you mean 'max_turns'"),
     "forgotten deps": ('Runner([query], model=ScriptedModel(["x"])).run("Hi")', "pass deps= to the run"),
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),

@@ -97,7 +97,7 @@ _RUNNER = make_hints(
     ("tool_error_formatter", "Write Runner(..., format_error=...)."),
     ("early_execution run_tools_eagerly", "Write Runner(..., early=True)."),
     (
-        "max_function_tool_concurrency max_tool_threads tool_execution tool_executor",
+        "max_concurrency max_function_tool_concurrency max_tool_threads mode tool_execution tool_executor",
         "Write Runner(..., max_parallel=...), or order='sequential'.",
     ),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
@@ -145,7 +145,7 @@ METHOD_HINTS = make_hints(
     ("conversation get_state get_turns history memory set_turns", "session=Session() in each run, or result.messages"),
     ("get_cost", "result.cost"),
     ("get_tokens token_count", "result.usage"),
-    ("interrupt", "runner.cancel()"),
+    ("abort interrupt", "runner.cancel()"),
     ("messages", "result.messages"),
     ("on_tool_request", "Runner(..., approve=...)"),
     ("output_validator", "a validator into the type: output_type=Annotated[T, AfterValidator(f)] of a run"),

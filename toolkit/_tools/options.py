@@ -363,7 +363,7 @@ HINTS: Mapping[str, str] = make_hints(
         "The return annotation is the schema of the result.",
     ),
     ("context exclude_args takes_ctx takes_context", "Annotate a parameter with ToolContext."),
-    ("sequential", "Write exclusive=True."),
+    ("parallel sequential", "Write exclusive=True, if its calls must run alone."),
     ("stop_after_tool_call result_as_answer", "Write return_direct=True."),
     (
         "annotations destructive destructiveHint read_only readOnlyHint",
