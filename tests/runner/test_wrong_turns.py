@@ -133,6 +133,7 @@ TURNS: dict[str, tuple[str, str]] = {
         r"ToolContext has no attribute 'context': write context\.deps",
     ),
     "another library's tool": ("tool(add).run", r"Tool has no attribute 'run': write tool\.invoke\(arguments\)"),
+    "label of a tool": ("tool(add).label", r"write tool\.title"),
     "function of a tool": ("tool(add).func", r"write inspect\.unwrap\(tool\)"),
     "another library's command line": ("runner.to_cli_sync()", "write toolkit chat FILE or toolkit inspect FILE"),
     "image of a path": ("Image(path='photo.png')", r"Write data=Path\(...\).read_bytes\(\)"),

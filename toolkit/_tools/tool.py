@@ -402,6 +402,8 @@ class Tool(Generic[P, R]):
                 ("call execute forward on_invoke_tool run", "tool.invoke(arguments)"),
                 ("arun", "await tool.ainvoke(arguments)"),
                 ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
+                ("parameters_schema", "tool.parameters"),
+                ("display_name label", "tool.title"),
                 ("fn func implementation original_function", "inspect.unwrap(tool)"),
                 ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
             )
