@@ -24,7 +24,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 # linux/prctl.h
@@ -76,7 +76,7 @@ def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     status = _wait_for_child(child, wakeups, control)
     if status is not None:
         _report_status(control, status)
-    return CLEAN if end(Descendants() if adopts else Group(child)) else LEFT
+    return CLEAN if end(Descendants(child) if adopts else Group(child)) else LEFT
 
 
 def _listen_for_signals() -> int:
@@ -165,16 +165,24 @@ def _report_status(control: int, status: int | str | None) -> None:
 
 
 class Descendants:
-    """All descendants of this process, which adopts their orphans."""
+    """All descendants of this process, which adopts their orphans. `leader` is the first of them."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
 
     def is_gone(self) -> bool:
         """Reap the children that have ended, and return whether no descendant is left."""
         return not _has_children()
 
-    def send(self, number: int) -> None:
-        """Send each of them a signal."""
+    def send(self, *numbers: int) -> None:
+        """Send each of them a signal; first the leader's group at once, which may start processes all the time."""
+        group = None
+        with suppress(ChildProcessError):  # nothing is left of the group, and its number may be that of another
+            os.waitid(os.P_PGID, self._leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            group = self._leader if _send_signals(-self._leader, numbers) else None
         for process in _list_descendants(os.getpid()):
-            _send_signal(process, number)
+            if group is None or _find_group(process) != group:
+                _send_signals(process, numbers)
 
 
 class Group:
@@ -185,11 +193,11 @@ class Group:
 
     def is_gone(self) -> bool:
         """Return whether no process is left."""
-        return not _has_children() and not _send_signal(-self._leader, 0)
+        return not _has_children() and not _send_signals(-self._leader, [0])
 
-    def send(self, number: int) -> None:
+    def send(self, *numbers: int) -> None:
         """Send each of them a signal, or the child alone as long as it has no group."""
-        _ = _send_signal(-self._leader, number) or _send_signal(self._leader, number)
+        _ = _send_signals(-self._leader, numbers) or _send_signals(self._leader, numbers)
 
 
 class Marked:
@@ -207,10 +215,10 @@ class Marked:
             time.sleep(PAUSE)
         return False
 
-    def send(self, number: int) -> None:
+    def send(self, *numbers: int) -> None:
         """Send each of them a signal."""
         for process in self._list():
-            _send_signal(process, number)
+            _send_signals(process, numbers)
 
     def _list(self) -> list[int]:
         return [process for process in _list_processes() if self._mark in _read_file(f"/proc/{process}/environ")]
@@ -220,8 +228,7 @@ def end(processes: Descendants | Group | Marked) -> bool:
     """Send SIGTERM, SIGKILL after `GRACE`, and stop after `PERSISTENCE`; return whether no process is left."""
     if processes.is_gone():
         return True
-    processes.send(signal.SIGTERM)
-    processes.send(signal.SIGCONT)
+    processes.send(signal.SIGTERM, signal.SIGCONT)
     start = time.monotonic()
     while not processes.is_gone() and time.monotonic() < start + GRACE:
         time.sleep(PAUSE)
@@ -280,9 +287,16 @@ def _read_file(path: str) -> bytes:
     return b""
 
 
-def _send_signal(process: int, number: int) -> bool:
-    """Send a signal; return whether a process got it."""
+def _find_group(process: int) -> int | None:
+    with suppress(OSError):
+        return os.getpgid(process)
+    return None
+
+
+def _send_signals(process: int, numbers: Iterable[int]) -> bool:
+    """Send signals; return whether a process got them."""
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(process, number)
+        for number in numbers:
+            os.kill(process, number)
         return True
     return False
