@@ -541,6 +541,9 @@ class Toolbox:
                 ("functions get_tools list_tools tools", "[*box]"),
                 ("get_tool", "box[name]"),
                 ("remove_tool unregister", "box.remove(name)"),
+                ("all any race", "box.call_many(calls, wait=...)"),
+                ("calls_schema", "calls_schema(box), of toolkit.calls"),
+                ("parse_calls", "parse_calls(box, reply), of toolkit.calls"),
                 ("tool_names", "box.names"),
             )
         )

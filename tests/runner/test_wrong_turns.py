@@ -69,6 +69,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "option of another library": ('Runner([add], system_prompt="Be kind.")', r"Write Runner\(..., instructions=...\)"),
     "mode of another library": ('Runner([add], mode="sequential")', "or order='sequential'"),
     "mode of another library's tool": ("tool(parallel=False)(add)", "Write exclusive=True"),
+    "approval in other words": ("Runner([add], approval_handler=print)", r"Write Runner\(..., approve=...\)"),
     "misspelt limit": ("Limits(max_turn=3)", "Did you mean 'max_turns'"),
     "forgotten deps": ('Runner([query], model=ScriptedModel(["x"])).run("Hi")', "pass deps= to the run"),
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
@@ -97,6 +98,8 @@ TURNS: dict[str, tuple[str, str]] = {
     "answer of a handle": ('runner.start("Hi").output', r"write handle.result\(\).output"),
     "decorator of another library": ("@runner.tool\ndef f(): ...", r"write @tool of toolkit, .*: Runner\(\[f\]\)"),
     "decorator of a toolbox": ("@Toolbox().tool\ndef f(): ...", r"write @tool of toolkit, .*: Toolbox\(\[f\]\)"),
+    "removal in other words": ('Toolbox([add]).unregister("add")', r"write box.remove\(name\)"),
+    "calls in other words": ("Toolbox([add]).race([])", r"write box.call_many\(calls, wait=...\)"),
     "tools of a toolbox": ("Toolbox([add]).list_tools()", r"write \[\*box\]"),
     "another library's method": ('runner.run_sync("Hi")', r"write runner.run\(prompt\)"),
     "value of a call": (

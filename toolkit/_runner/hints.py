@@ -69,7 +69,7 @@ _RUNNER = make_hints(
         "Write Runner(..., hooks=[...]): objects with before_model or after_model.",
     ),
     (
-        "interrupt_after interrupt_before interrupt_on needs_approval on_tool_request",
+        "approval_handler approval_policy interrupt_after interrupt_before interrupt_on needs_approval on_tool_request",
         "Write Runner(..., approve=...), such as Console() of toolkit.approvers. A tool has @tool(approve=True).",
     ),
     (
@@ -97,7 +97,8 @@ _RUNNER = make_hints(
     ("tool_error_formatter", "Write Runner(..., format_error=...)."),
     ("early_execution run_tools_eagerly", "Write Runner(..., early=True)."),
     (
-        "max_concurrency max_function_tool_concurrency max_tool_threads mode tool_execution tool_executor",
+        "max_concurrency max_function_tool_concurrency max_tool_threads mode tool_execution "
+        "tool_execution_mode tool_executor",
         "Write Runner(..., max_parallel=...), or order='sequential'.",
     ),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
