@@ -210,7 +210,8 @@ class Toolbox:
     def prefixed(self, prefix: str) -> Self:
         """Copy the toolbox with a prefix before each name. A name over 64 characters is cut and ends in a hash.
 
-        Tools that a source adds later are not in the copy.
+        A function that is bound under a tool's name is bound under the longer name in the copy. Tools that a source
+        adds later are not in the copy.
         """
         tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
@@ -221,8 +222,8 @@ class Toolbox:
         if not callable(keep):
             raise TypeError(f"filtered({keep!r:.100}) takes a function: filtered(lambda tool: tool.name in names).")
         tools, composed = self.bindings._tools, self.bindings._compose()
-        kept = (tool for name, tool in tools.items() if name in composed and keep(composed[name]))
-        return self._with(kept, self._copy_bindings())
+        kept = {name: tool for name, tool in tools.items() if name in composed and keep(composed[name])}
+        return self._with(kept.values(), self.bindings._rename({name: name for name in kept}))
 
     def snapshot(self) -> Mapping[str, AnyTool]:
         """Return the current tools by name, with the functions that execute them. Later changes are not included.

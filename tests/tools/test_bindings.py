@@ -970,6 +970,49 @@ def test_choice_of_a_prefixed_toolbox() -> None:
     assert "fake Oslo" == call_filled(box.prefixed("geo_"), "geo_weather")
 
 
+COPIES = {
+    "prefixed": lambda box: box.prefixed("geo_"),
+    "filtered": lambda box: box.filtered(lambda made: made.name != "weather"),
+}
+
+
+@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+def test_function_of_a_tool_that_is_renamed_or_left_out(make: Callable[[Toolbox], Toolbox]) -> None:
+    """A function under a tool's name goes with the tool: it executes no other tool that has this name."""
+    box = Toolbox([weather, double])
+    box.bind("weather", real)
+    made = make(box)
+    assert [] == codes(made)
+    other = Toolbox([weather])
+    assert "from the model" == call_filled(made | other)
+    other.bind("weather", fake)
+
+    assert "fake Oslo" == call_filled(made | other)
+
+
+@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+def test_choice_for_a_tool_that_is_renamed_or_left_out(make: Callable[[Toolbox], Toolbox]) -> None:
+    """A choice goes with its tool: it is none for another tool that has this name."""
+    box = Toolbox([weather, double])
+    box.bind("fast", fake)
+    box.bindings.choose("weather", "fast")
+    other = Toolbox([weather])
+    other.bind("weather", real)
+
+    assert "real Oslo" == call_filled(make(box) | other)
+
+
+@pytest.mark.parametrize("choice", ["weather", lambda: "weather"], ids=["name", "function"])
+def test_function_that_another_tool_names(choice: Any) -> None:
+    """A function under the name of a tool that is left out remains if another tool is executed by it."""
+    box = Toolbox([weather, Tool.from_models("forecast", {"properties": {"city": {"type": "string"}}}, str)])
+    box.bind("weather", real)
+    box.bindings.choose("forecast", choice)
+
+    assert "real Oslo" == call_filled(box.filtered(lambda made: made.name == "forecast"), "forecast")
+    assert "real Oslo" == call_filled(box.prefixed("geo_"), "geo_forecast")
+
+
 @pytest.mark.parametrize(
     "make", [lambda box: box.filtered(bool), lambda box: box | Toolbox()], ids=["filtered", "joined"]
 )

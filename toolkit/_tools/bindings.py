@@ -151,19 +151,26 @@ class Bindings:
         return last.composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
-        """Copy the tables for tools of other names; overrides of the current context become part of the copy.
+        """Copy the tables for some of the tools; overrides of the current context become part of the copy.
+
+        A function or a choice under a tool's name goes with this tool: to its new name, or away if it is left out.
 
         Args:
-            names: The new names of all tools by the old ones.
+            names: The new names of the tools by the old ones, without the tools that are left out.
         """
-        overrides = _overlays.get().get(self, self._overlay).functions
+        tools, overrides = self._tools, _overlays.get().get(self, self._overlay).functions
         functions = {**self.functions, **overrides}
         choices = {**self.choices, **{name: name for name in overrides if name in names}}
         own = {new: functions[old] for old, new in names.items() if old in functions}
         chosen = {
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice
             for name, choice in choices.items()
+            if name in names or name not in tools
         }
+        gone = {name for name in tools if names.get(name) != name}
+        if not any(map(callable, chosen.values())):  # such a choice may return any name
+            gone -= {*(tool.activity for tool in tools.values()), *chosen.values()}
+            functions = {name: function for name, function in functions.items() if name not in gone}
         return replace(self, _tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
 
     def __or__(self, other: Bindings) -> Bindings:
