@@ -67,7 +67,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "misspelt option": ('Runner([add], instruction="Be kind.")', "Did you mean 'instructions'"),
     "misspelt option of a tool": ("tool(aprove=True)(add)", "Did you mean 'approve'"),
     "option of another library": ('Runner([add], system_prompt="Be kind.")', r"Write Runner\(..., instructions=...\)"),
-    "mode of another library": ('Runner([add], mode="sequential")', "or order='sequential'"),
+    "mode of another library": ('Runner([add], mode="sequential")', "order='sequential'"),
     "mode of another library's tool": ("tool(parallel=False)(add)", "Write exclusive=True"),
     "approval in other words": ("Runner([add], approval_handler=print)", r"Write Runner\(..., approve=...\)"),
     "misspelt limit": ("Limits(max_turn=3)", "Did you mean 'max_turns'"),

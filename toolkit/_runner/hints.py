@@ -97,10 +97,10 @@ _RUNNER = make_hints(
     ("tool_error_formatter", "Write Runner(..., format_error=...)."),
     ("early_execution run_tools_eagerly", "Write Runner(..., early=True)."),
     (
-        "max_concurrency max_function_tool_concurrency max_tool_threads mode tool_execution "
-        "tool_execution_mode tool_executor",
+        "max_concurrency max_function_tool_concurrency max_tool_threads tool_execution tool_executor",
         "Write Runner(..., max_parallel=...), or order='sequential'.",
     ),
+    ("mode tool_execution_mode", "Write Runner(..., order='sequential')."),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
     ("max_retries", "Set it on the client: client=OpenAI(max_retries=...)."),
 )
