@@ -123,7 +123,7 @@ RUN_HINTS = make_hints(
     ("session_id thread_id config conversation_id previous_response_id reset", "Write session=..."),
     ("history message_history chat_history", "Write messages=..."),
     ("additional_args context dependencies invocation_state", "Write deps=..."),
-    ("input message query task user_prompt", "The prompt is the first argument."),
+    ("input message query task user_prompt", "The prompt is the first argument; that of as_tool() has the name arg=."),
     ("attachments files images", "They are parts of the prompt: runner.run([text, image, path])."),
     ("deferred_tool_results resume", "Write runner.resume(result.state, {call_id: True})."),
     ("stream_mode version", "runner.stream(prompt) gives the events of a run."),
