@@ -518,6 +518,13 @@ def test_other_errors(error: Exception) -> None:
     assert (error, None) == (caught.value.cause, caught.value.__cause__)
 
 
+@pytest.mark.parametrize("text", ["Event loop is closed", "<Lock> is bound to a different event loop"])
+def test_client_of_another_loop(text: str) -> None:
+    """An async client that is used in a second event loop is an error that says what to pass."""
+    with pytest.raises(ModelError, match="serves one event loop: make one in each"), translate_errors():
+        raise RuntimeError(text)
+
+
 def test_place_of_an_error() -> None:
     """An error that is raised inside gets the model's name and address, once, and loses the key."""
     client = openai.OpenAI(base_url="http://localhost:1/v1", api_key="sk-canary-canary")

@@ -52,6 +52,8 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
         advice += ' dialect="calls" is for models without tool calling.'
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
         advice += " SSL_CERT_FILE can name a file of certificates to trust."
+    if isinstance(error, RuntimeError) and re.search("[Ll]oop is closed|different (event )?loop", public):
+        advice = "An AsyncOpenAI client serves one event loop: make one in each, or pass an OpenAI, which serves all."
     printed = "".join(traceback.format_exception(error)) + _read_error(error)
     cause = error if printed == _without_key(printed, key) else None
     what = f"status {status}" if status else type(error).__name__
