@@ -61,7 +61,14 @@ MAX_NAMES = 10
 HINT = " Pass approve=..., such as approve=Console()."
 
 
-@check_methods(dict.fromkeys(("format", "provider", "api"), "Write dialect=..."))
+@check_methods(
+    make_hints(
+        ("format provider api", "Write dialect=..."),
+        ("namespace prefix", "Write Toolbox([...]).prefixed(...)."),
+        ("on_conflict", "Write box.add(f, replace=True)."),
+        ("strict_docs", "Toolbox.check() reports gaps."),
+    )
+)
 class Toolbox:
     """Tools by name. Add tools, plain functions, and objects with methods that are decorated with `@tool`.
 
@@ -533,14 +540,15 @@ class Toolbox:
                 ("tool tool_plain", "@tool of toolkit, and pass the function: Toolbox([f])"),
                 ("add_function add_tool append register register_tool", "box.add(f)"),
                 ("call_tool execute invoke run", "box.call(name, arguments)"),
-                ("combine import_server merge mount", "box | other"),
-                ("all_definitions definitions get_schemas to_openai tool_definitions", 'box.schemas("chat")'),
+                ("combine extend import_server merge mount", "box | other"),
+                ("all_definitions definitions get_schemas schema to_openai tool_definitions", 'box.schemas("chat")'),
                 ("to_anthropic", 'box.schemas("anthropic")'),
                 ("approval_required", "Toolbox([...], defaults={'approve': True})"),
                 ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
-                ("disable", "box.filtered(function)"),
+                ("disable exclude filter only select without", "box.filtered(function)"),
                 ("functions get_tools list_tools tools", "[*box]"),
                 ("get_tool", "box[name]"),
+                ("rename renamed", "Toolbox([f.with_name(name)])"),
                 ("remove_tool unregister", "box.remove(name)"),
                 ("all any race", "box.call_many(calls, wait=...)"),
                 ("calls_schema", "calls_schema(box), of toolkit.calls"),

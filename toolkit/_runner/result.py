@@ -34,6 +34,7 @@ OTHER_NAMES: Mapping[str, str] = make_hints(
     ("raw_responses", "responses"),
     ("run_id", "state.run_id"),
     ("stop_reason", "finish_reason"),
+    ("to_json", "state.to_json()"),
     ("to_state", "state"),
     ("tool_calls", "calls"),
 )

@@ -370,7 +370,7 @@ HINTS: Mapping[str, str] = make_hints(
         "Write effect='read', 'write' or 'destructive'.",
     ),
     (
-        "failure_error_function handle_tool_error on_error",
+        "failure_error_function handle_tool_error on_error raises",
         "Raise ToolError with a text for the model, or list exceptions in relay=(...).",
     ),
     ("enabled is_enabled prepare", "Toolbox.filtered() leaves tools out, as does allowed_tools= of a run."),
@@ -389,6 +389,7 @@ HINTS: Mapping[str, str] = make_hints(
         "docstring_format docstring_style parse_docstring require_parameter_descriptions use_docstring_info",
         "Docstrings are parsed. Toolbox.check() reports gaps.",
     ),
+    ("strict_docs", "Toolbox.check() reports gaps."),
     ("coroutine fn func", "Write tool(function), or function=..."),
     ("tags", "Write namespace=..., the group of the tool."),
     ("strict_json_schema strict_mode", "Write strict=..."),

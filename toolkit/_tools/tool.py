@@ -405,6 +405,7 @@ class Tool(Generic[P, R]):
                 ("parameters_schema", "tool.parameters"),
                 ("display_name label", "tool.title"),
                 ("fn func implementation original_function", "inspect.unwrap(tool)"),
+                ("rename renamed", "tool.with_name(name)"),
                 ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
             )
         )
