@@ -1505,7 +1505,22 @@ class DocumentedKeys(TypedDict):
     b: Annotated[str, "A text."]
 
 
-@pytest.mark.parametrize("kind", [DocumentedModel, DocumentedDataclass, DocumentedKeys])
+@dataclass
+class DocumentedVariables:
+    """A model.
+
+    :ivar A: A number.
+    :vartype A: int
+    :var str b: A text.
+
+    More.
+    """
+
+    A: int
+    b: str = ""
+
+
+@pytest.mark.parametrize("kind", [DocumentedModel, DocumentedDataclass, DocumentedKeys, DocumentedVariables])
 def test_texts_in_the_docstring_of_a_class(kind: Any) -> None:
     """Entries of a docstring are the descriptions of fields that have no other, and no part of that of the class."""
     schema = echo(kind).parameters["$defs"][kind.__name__]

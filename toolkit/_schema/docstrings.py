@@ -30,18 +30,19 @@ _Kind = Literal["prose", "parameters", "returns", "raises", "examples", "dropped
 _NOUNS = ("arg", "args", "argument", "arguments", "parameter", "parameters", "param", "params")
 _QUALIFIERS = ("keyword", "other", "optional", "required", "named", "positional", "additional", "extra")
 _INPUTS = ("input", "inputs")  # also of text that names no parameter
+_ATTRIBUTES = ("attributes", "ivar", "cvar", "var")  # of a class, whose constructor takes some of them
 _ABROAD = (  # in German, French, Spanish, Portuguese, Italian, Russian, Chinese, Japanese and Korean
     *("argumente", "paramètres", "argumentos", "parámetros", "parâmetros", "argomenti", "parametri"),
     *("аргументы", "параметры", "参数", "參數", "引数", "パラメータ", "매개변수"),
 )
 _KINDS: Mapping[str, _Kind] = {  # by the title of a section, or the word of a field
-    **dict.fromkeys((*_NOUNS, *_INPUTS, *_ABROAD, "key", "keyword", "kwarg", "kwargs", "attributes"), "parameters"),
+    **dict.fromkeys((*_NOUNS, *_INPUTS, *_ABROAD, *_ATTRIBUTES, "key", "keyword", "kwarg", "kwargs"), "parameters"),
     **{f"{qualifier} {noun}": "parameters" for qualifier in _QUALIFIERS for noun in _NOUNS},
     **dict.fromkeys(("returns", "return", "return value", "yields", "yield"), "returns"),
     **dict.fromkeys(("raises", "raise", "exceptions", "exception", "except", "throws"), "raises"),
     **dict.fromkeys(("example", "examples"), "examples"),
     **dict.fromkeys(("methods", "receives", "references", "see also", "todo", "warns"), "dropped"),
-    **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "ivar", "cvar", "var", "vartype", "meta"), "dropped"),
+    **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "vartype", "meta"), "dropped"),
     **dict.fromkeys(("author", "see", "seealso", "since", "version"), "dropped"),
 }
 _LISTED = ("parameters", "raises")  # sections with entries
@@ -108,7 +109,7 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
     attributes: list[str] = []
     for section in _split(lines, known):
-        if section.title.lower() == "attributes":  # of a class, whose constructor takes some of them
+        if section.title.lower() in _ATTRIBUTES:
             attributes += _rewrite(section, known)[1]
         elif section.kind in _LISTED:
             introduction, entries = _rewrite(section, known)
@@ -213,7 +214,8 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
     is_list = kind in _LISTED and not names  # ":Parameters:", ":raises: KeyError: ..."
     first = f"{', '.join(names)}: {text}" if kind in _LISTED and names else text.strip()
     lines = [" " * _depth(line) + first] if first else []
-    return _Section(kind=kind, style="google" if is_list else "field", indent=_depth(line), lines=lines)
+    title = word if word in _ATTRIBUTES else ""
+    return _Section(kind=kind, style="google" if is_list else "field", indent=_depth(line), title=title, lines=lines)
 
 
 def _match_heading(line: str, below: str) -> _Section | None:
