@@ -332,6 +332,8 @@ REPLIES: dict[str, tuple[str, Any]] = {
     "chat: object": ("chat", ChatCompletion.model_validate(CHAT)),
     "chat: message": ("chat", CHAT_MESSAGE),
     "chat: message object": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message),
+    "chat: calls": ("chat", CHAT_MESSAGE["tool_calls"]),
+    "chat: call objects": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message.tool_calls),
     "chat: custom": ("chat", {"tool_calls": [{"id": "i", "custom": {"name": "add", "input": TEXT}}]}),
     "chat: decoded arguments": ("chat", {"tool_calls": [{"id": "i", "function": {"name": "add", "arguments": GIVEN}}]}),
     "minimal: completion": ("minimal", CHAT),

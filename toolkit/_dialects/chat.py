@@ -73,10 +73,10 @@ class Chat(RunDialect):
         return {"type": "function", "function": {**function, "strict": True} if form.strict else function}
 
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
-        """Read a completion, or its message."""
-        return (
-            make_call(*split_function(item), get_member(item, "id")) for item in list_wire_calls(get_message(reply))
-        )
+        """Read a completion, its message, or the calls of that."""
+        is_list = isinstance(reply, (list, tuple))
+        items = filter(_is_call, reply) if is_list else list_wire_calls(get_message(reply))
+        return (make_call(*split_function(item), get_member(item, "id")) for item in items)
 
 
 class Minimal(Chat):
@@ -104,6 +104,10 @@ def get_message(reply: Any) -> Any:
     choices = get_member(reply, "choices")
     is_completion = isinstance(choices, (list, tuple)) and choices and choices[0] is not None
     return get_member(choices[0], "message") if is_completion else reply
+
+
+def _is_call(item: Any) -> bool:
+    return bool(get_member(item, "function") or get_member(item, "custom"))
 
 
 def list_wire_calls(message: Any) -> list[Any]:
