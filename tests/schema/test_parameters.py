@@ -880,7 +880,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
     "broken annotation": ("int[", r"its annotation 'int\[' cannot be resolved.*Write a type such as"),
     "broken pattern": (Annotated[str, Field(pattern="(")], r"\(unclosed group\)\. Correct the annotation: write"),
     "broken bound": (Annotated[int, Field(ge="x")], r"'ge' must be .*\)\. Correct the annotation: write"),
-    "protocol": (Named, r"'cls' must be .*\. Correct the annotation: .*; or give it a default"),
+    "protocol": (Named, r"'cls' must be .*\. Correct the annotation: .* Or give it a default"),
     "half a type": (dict[str], r"Expected two type arguments.*\)\. Correct the annotation: write"),  # type: ignore[misc]
 }
 
@@ -901,14 +901,20 @@ REASONS: dict[str, tuple[Any, str]] = {
     "class as a value": (type[int], r"its type is type\[int\] \(JSON has no form for a class\)"),
     "class or function": (type[int] | typing.Callable, r"its type is .* \(JSON has no form for any of the union\)"),
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
+    "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
+    "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
+    "module named typing": ("Optional[mad.typing.Array]", r"its annotation 'Optional\[mad\.typing\.Array\]' cannot .*"),
+}
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
     "empty enum": (list[Nothing], r"its type is .*Nothing.* \(Nothing has no members\)"),
     "empty enum in a model": (create_model("Holder", nothing=(Nothing, ...)), r".* \(Nothing has no members\)"),
     "length of a number": (Annotated[int, Field(max_length=3)], r".* \(max_length is no constraint of int\)"),
     "bound of a list": (Annotated[list[int], Field(ge=3)], r".* \(ge is no constraint of list\)"),
     "pattern of a number": (dict[str, Annotated[int, Field(pattern="a")]], r".* \(pattern is no constraint of int\)"),
-    "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
-    "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),
-    "module named typing": ("Optional[mad.typing.Array]", r"its annotation 'Optional\[mad\.typing\.Array\]' cannot .*"),
+    "pattern": (Annotated[str, Field(pattern="(")], r"its type is str \(unclosed group\)"),
+    "bound that is a text": (Annotated[int, Field(gt="a")], r"its type is int \(ValueError: 'gt' must be .*\)"),
 }
 
 
@@ -920,6 +926,16 @@ def test_reasons(annotation: Any, reason: str) -> None:
     assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
     with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Annotat|[Ww]rite)"):
         _ = echo(annotation).parameters
+
+
+@pytest.mark.parametrize("default", [{}, {"default": None}], ids=["required", "with a default"])
+@pytest.mark.parametrize(("annotation", "reason"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(annotation: Any, reason: str, default: Mapping[str, Any]) -> None:
+    """A constraint that the type cannot have is refused, with a default too."""
+    with pytest.raises(
+        DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*Correct the annotation"
+    ):
+        _ = echo(annotation, **default).parameters
 
 
 @pytest.mark.parametrize("annotation", [Opaque | str, str | list[Opaque] | None], ids=["class", "list"])

@@ -37,7 +37,7 @@ from toolkit._schema.core_schema import (
 from toolkit._schema.docstrings import find_text
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_mode import build_object_validator
-from toolkit._schema.json_schema import as_mapping
+from toolkit._schema.json_schema import EmptyType, as_mapping
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -132,10 +132,7 @@ DEPENDENCY_REMEDY = (
 )
 OPTION = "its default is an option of typer, which only typer replaces by a value"
 OPTION_REMEDY = "Move the option into the annotation, and write the default itself: Annotated[int, typer.Option()] = 1."
-TYPE_REMEDY = (
-    "Correct the annotation: write a type, and constraints that some value meets; or give it a default (it is then "
-    "left out)."
-)
+TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
 # A name that is not defined, in the repr of an annotation; in Python 3.14 with its owner.
 _REFERENCE = re.compile(r"ForwardRef\((['\"])(.*?)\1(?:, [^()]*)?\)")
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
@@ -419,10 +416,11 @@ class ParameterSchema(ArgumentSchema):
         """Find the parameters that no JSON can fill, and why.
 
         Raises:
-            DefinitionError: One has no default.
+            DefinitionError: One has no default, or a wrong annotation.
         """
         errors = {p.name: found for p in parameters if (found := self._find_error(p))}
-        needed = next((p for p in parameters if p.is_required and p.name in errors), None)
+        refused = (p for p in parameters if p.name in errors and (p.is_required or _is_wrong(errors[p.name])))
+        needed = next(refused, None)
         if needed is not None:
             raise DefinitionError(
                 f"{self.label}: parameter {needed.name!r} cannot be described to a model: "
@@ -457,13 +455,19 @@ def _find_undefined(p: Parameter) -> str:
     return found[2] if found else ""
 
 
+def _is_wrong(error: Exception) -> bool:
+    """Return whether an annotation has a constraint that its type cannot have, or that no value meets."""
+    is_protocol = '"is-instance"' in str(error)  # not checkable at run time, and no mistake beside a default
+    return isinstance(error, (EmptyType, SchemaError)) and not is_protocol
+
+
 def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
     if p.problem or isinstance(error, NameError) or _find_undefined(p):
         return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
-        return TYPE_REMEDY
+        return TYPE_REMEDY if _is_wrong(error) else f"{TYPE_REMEDY} Or give it a default (it is then left out)."
     written = _write_type(p)
     return REMEDY.format(written=written if len(written) < 80 else "...")
 
