@@ -938,6 +938,18 @@ def test_mistakes(annotation: Any, reason: str, default: Mapping[str, Any]) -> N
         _ = echo(annotation, **default).parameters
 
 
+@pytest.mark.parametrize("annotation", [[int], any, dict[str, any], 5])  # type: ignore[valid-type]
+def test_value_for_a_type(annotation: Any) -> None:
+    """A value in place of a type is a slip, and refused with a default too."""
+    with pytest.raises(DefinitionError, match=r"'value' cannot be .* not a type\. Write a type such as list\[int\]\."):
+        _ = echo(annotation, default=None).parameters
+
+
+def test_callable() -> None:
+    """The function `callable` in place of `Callable` is left out if there is a default, as a function is."""
+    assert {} == echo(callable, default=None).parameters["properties"]
+
+
 @pytest.mark.parametrize("annotation", [Opaque | str, str | list[Opaque] | None], ids=["class", "list"])
 def test_what_json_can_fill_of_a_union(annotation: Any) -> None:
     """Of a union the members are offered that JSON can fill."""

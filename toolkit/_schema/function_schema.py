@@ -130,6 +130,8 @@ DEPENDENCY = "it is a dependency of FastAPI or LangChain, which a tool does not 
 DEPENDENCY_REMEDY = (
     "Write a function for the tool, with the value from ToolContext.deps, or bind it by functools.partial."
 )
+NON_TYPE = " is not a type"
+NON_TYPE_REMEDY = "Write a type such as list[int]."
 OPTION = "its default is an option of typer, which only typer replaces by a value"
 OPTION_REMEDY = "Move the option into the annotation, and write the default itself: Annotated[int, typer.Option()] = 1."
 TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
@@ -464,6 +466,8 @@ def _is_wrong(error: Exception) -> bool:
 def _choose_remedy(p: Parameter, error: Exception) -> str:
     from pydantic.errors import PydanticInvalidForJsonSchema  # few definitions are refused
 
+    if p.problem.endswith(NON_TYPE):
+        return NON_TYPE_REMEDY
     if p.problem or isinstance(error, NameError) or _find_undefined(p):
         return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):

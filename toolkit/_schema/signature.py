@@ -261,7 +261,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
-        from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter, write_references
+        from toolkit._schema.function_schema import DEPENDENCY, NON_TYPE, OPTION, Parameter, write_references
 
         annotation, problem = declared.annotation, ""
         try:
@@ -282,7 +282,7 @@ class Signature:
             non_type = next(_find_non_types(annotation), None)
         if non_type is not None:
             part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
-            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part} is not a type"
+            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part}{NON_TYPE}"
         value: Any = annotation
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
@@ -294,8 +294,10 @@ class Signature:
         if "pydantic.fields.FieldInfo" in classes:  # FastAPI's `Query` is derived from it
             default, info = _read_default(default), default
         foreign = "" if _DEPENDENCIES.isdisjoint(sum(others, classes)) else DEPENDENCY
-        if foreign or "typer.models.ParameterInfo" in classes:
-            default, problem = declared.empty, foreign or OPTION  # without a default it is refused, and not left out
+        option = OPTION if "typer.models.ParameterInfo" in classes else ""
+        is_slip = problem.endswith(NON_TYPE) and non_type is not callable and not isinstance(non_type, SENTINELS)
+        if foreign or option or is_slip:  # without a default it is refused, and not left out
+            default, problem = declared.empty, foreign or option or problem
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         parameter = Parameter(
