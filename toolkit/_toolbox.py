@@ -396,6 +396,7 @@ class Toolbox:
 
         Raises:
             ValueError: The reply has no calls in this dialect, but in another.
+            TypeError: The reply is a text, which has calls in the dialect "calls" alone; or None.
         """
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
         return run_sync(self._answer(reply, self._make_dialect(dialect, strict=strict), parallel))
@@ -578,6 +579,8 @@ class Toolbox:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
 
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
+        if reply is None or (isinstance(reply, str) and dialect.name != "calls"):
+            raise TypeError(f"answer({reply!r:.100}) takes the whole reply of the model, and not its text.")
         specs = [tool._spec for tool in self]
         calls = dialect.parse_calls(reply, specs)
         if not calls and (other := find_dialect(reply)):

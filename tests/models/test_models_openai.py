@@ -647,8 +647,12 @@ def test_request_that_cannot_be_made() -> None:
         through_sync(server, request_options={"seed": object()})
 
 
-@pytest.mark.parametrize("given", [("sk-key", "gpt-5-mini"), ("gpt-5-mini", openai.OpenAI(api_key="test"))])
-def test_arguments_in_the_wrong_place(given: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [("sk-key", "gpt-5-mini"), ("gpt-5-mini", openai.OpenAI(api_key="test")), ("gpt-5-mini",), (openai.OpenAI,)],
+    ids=["a key", "the wrong order", "a name alone", "a client alone"],
+)
+def test_arguments_in_the_wrong_place(given: tuple[Any, ...]) -> None:
     """A model without a client or a name is refused when it is made; no key is repeated."""
     text = "OpenAIModel() takes a client and the model's name, such as OpenAIModel(OpenAI(), 'gpt-5-mini')."
     with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):

@@ -967,6 +967,15 @@ def test_answer_in_another_dialect() -> None:
     assert [] == box.answer({"role": "assistant", "content": "Hi."})
 
 
+@pytest.mark.parametrize("reply", ["It is 3.", None])
+def test_answer_to_a_text(reply: Any) -> None:
+    """The text of a reply, which has no calls, is not taken for the reply; only with `calls` it is one."""
+    with pytest.raises(TypeError, match=r"takes the whole reply of the model, and not its text"):
+        Toolbox([add]).answer(reply)
+
+    assert [] == Toolbox([add]).answer("It is 3.", "calls")
+
+
 def test_answer_with_approval() -> None:
     """The calls of a reply are asked about, too; a model reads nothing of the application's options."""
     box, reply = Toolbox([erase]), {"tool_calls": [{"id": "1", "function": vars(WIPE) | {"id": "1"}}]}

@@ -98,12 +98,12 @@ class ServerModel:
     def __init__(
         self,
         client: openai.OpenAI | openai.AsyncOpenAI | Any,
-        name: str,
+        name: str = "",
         *,
         dialect: RunDialect | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(client, str) or not isinstance(name, str):  # neither is repeated: a text may be a key
+        if isinstance(client, str) or not isinstance(name, str) or not name:  # neither is repeated: a text may be a key
             made = type(self).__name__
             raise TypeError(f"{made}() takes a client and the model's name, such as {made}(OpenAI(), 'gpt-5-mini').")
         self.client = client
