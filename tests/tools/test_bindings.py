@@ -1013,6 +1013,14 @@ def test_function_that_another_tool_names(choice: Any) -> None:
     assert "real Oslo" == call_filled(box.prefixed("geo_"), "geo_forecast")
 
 
+def test_function_that_a_tool_names_which_is_left_out() -> None:
+    """A function under the name of a tool is left out with it, though another tool that is left out names it."""
+    box = Toolbox([weather, tool(weather, name="forecast", activity="weather")])
+    box.bind("weather", real)
+
+    assert "from the model" == call_filled(box.filtered(lambda made: False) | Toolbox([weather]))
+
+
 @pytest.mark.parametrize(
     "make", [lambda box: box.filtered(bool), lambda box: box | Toolbox()], ids=["filtered", "joined"]
 )

@@ -169,7 +169,7 @@ class Bindings:
         }
         gone = {name for name in tools if names.get(name) != name}
         if not any(map(callable, chosen.values())):  # such a choice may return any name
-            gone -= {*(tool.activity for tool in tools.values()), *chosen.values()}
+            gone -= {*(tool.activity for name, tool in tools.items() if name in names), *chosen.values()}
             functions = {name: function for name, function in functions.items() if name not in gone}
         return replace(self, _tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
 
