@@ -1851,15 +1851,15 @@ def test_sentinels() -> None:
 
 
 def test_sentinel_alone() -> None:
-    """A parameter that takes a sentinel only is left out, and is refused without a default."""
+    """A parameter that takes sentinels only is left out, and is refused without a default."""
 
-    def sit(place: UNSET = UNSET) -> str:  # type: ignore[valid-type]
-        return repr(place)
+    def sit(place: UNSET = UNSET, side: UNSET | MISSING = MISSING) -> str:  # type: ignore[valid-type]
+        return f"{place} {side}"
 
     def stand(place: UNSET) -> None:  # type: ignore[valid-type]
         """Stand."""
 
     assert {} == tool(sit).parameters["properties"]
-    assert "UNSET" == tool(sit).invoke("{}").value
+    assert "UNSET MISSING" == tool(sit).invoke("{}").value
     with pytest.raises(DefinitionError, match="'place' cannot be described to a model: its annotation UNSET"):
         tool(stand).parameters  # noqa: B018

@@ -358,7 +358,8 @@ def _drop_sentinels(annotation: Any) -> Any:
     if origin is typing.Annotated:
         return typing.Annotated[(_drop_sentinels(arguments[0]), *arguments[1:])]
     if origin in (typing.Union, types.UnionType):  # a union made at run time
-        return typing.Union[tuple(each for each in arguments if not isinstance(each, SENTINELS))]  # noqa: UP007
+        types_left = tuple(each for each in arguments if not isinstance(each, SENTINELS))
+        return typing.Union[types_left] if types_left else annotation  # noqa: UP007
     return annotation
 
 
