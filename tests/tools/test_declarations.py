@@ -589,6 +589,13 @@ def test_declaration_at_a_prompt(body: str, handler: str) -> None:
     assert f"{handler}\n" == subprocess.check_output([sys.executable, "-c", text], text=True)
 
 
+def test_declaration_without_docstrings() -> None:
+    """Python may remove the docstring above `...`: the function still declares a tool."""
+    text = "from toolkit import tool\n@tool\ndef f(city: str) -> str:\n 'Find.'\n ...\nprint(type(f.handler).__name__)"
+
+    assert "LatentHandler\n" == subprocess.check_output([sys.executable, "-OO", "-c", text], text=True)
+
+
 class Atlas:
     """Tools of which some are left out."""
 
