@@ -100,7 +100,7 @@ _RUNNER = make_hints(
         "max_concurrency max_function_tool_concurrency max_tool_threads tool_execution tool_executor",
         "Write Runner(..., max_parallel=...), or order='sequential'.",
     ),
-    ("mode tool_execution_mode", "Write Runner(..., order='sequential')."),
+    ("mode tool_execution_mode", "Write Runner(..., order='sequential'), if no calls may run at the same time."),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
     ("max_retries", "Set it on the client: client=OpenAI(max_retries=...)."),
 )
