@@ -579,7 +579,7 @@ class Toolbox:
         return DIALECTS[name](strict=bool(self.strict if strict is None else strict))
 
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
-        if reply is None or (isinstance(reply, str) and dialect.name != "calls"):
+        if reply is None or (isinstance(reply, str) and not dialect.reads_text):
             raise TypeError(f"answer({reply!r:.100}) takes the whole reply of the model, and not its text.")
         specs = [tool._spec for tool in self]
         calls = dialect.parse_calls(reply, specs)

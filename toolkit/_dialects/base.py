@@ -59,12 +59,14 @@ class Dialect(ABC):
         name: The name that users pass.
         rules: The part of JSON Schema that the provider understands.
         strict_rules: The part that it understands in a schema which it enforces.
+        reads_text: Whether calls are in the text of a reply.
     """
 
     strict: bool = False
     name: ClassVar[str]
     rules: ClassVar[Rules]
     strict_rules: ClassVar[Rules]
+    reads_text: ClassVar[bool] = False
 
     def form(self, spec: ToolSpec) -> SchemaForm:
         """Return the form in which a tool's parameters are sent; the spec caches it."""

@@ -87,6 +87,7 @@ class Calls(RunDialect):
     """
 
     name = "calls"
+    reads_text = True
     rules: ClassVar[Rules] = GRAMMAR
     strict_rules: ClassVar[Rules] = STRICT
 

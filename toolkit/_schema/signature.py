@@ -261,7 +261,7 @@ class Signature:
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
-        from toolkit._schema.function_schema import DEPENDENCY, NON_TYPE, OPTION, Parameter, write_references
+        from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
 
         annotation, problem = declared.annotation, ""
         try:
@@ -271,18 +271,11 @@ class Signature:
             if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
                 annotation = self._fill_variables(annotation)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
-            written = write_references(annotation)
-            if _CONTEXT_NAME.fullmatch(written.strip("'\"")):
-                annotation = ToolContext  # may be imported for type checkers only
-            else:
-                annotation, problem = Any, f"its annotation {written} cannot be resolved ({error})"
+            annotation, problem = _refuse_unresolved(annotation, error)
         non_type = next(_find_non_types(annotation), None)
-        if isinstance(non_type, SENTINELS):
-            annotation = _drop_sentinels(annotation)
-            non_type = next(_find_non_types(annotation), None)
+        is_slip = False
         if non_type is not None:
-            part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
-            annotation, problem = Any, f"its annotation {inspect.formatannotation(annotation)}{part}{NON_TYPE}"
+            annotation, problem, is_slip = _refuse_non_type(annotation, non_type)
         value: Any = annotation
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
@@ -295,7 +288,6 @@ class Signature:
             default, info = _read_default(default), default
         foreign = "" if _DEPENDENCIES.isdisjoint(sum(others, classes)) else DEPENDENCY
         option = OPTION if "typer.models.ParameterInfo" in classes else ""
-        is_slip = problem.endswith(NON_TYPE) and non_type is not callable and not isinstance(non_type, SENTINELS)
         if foreign or option or is_slip:  # without a default it is refused, and not left out
             default, problem = declared.empty, foreign or option or problem
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
@@ -350,6 +342,34 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
         for argument in get_args(annotation)[: 1 if origin is typing.Annotated else None]:
             if not isinstance(argument, (tuple, type(...))):  # `tuple[()]` in Python 3.10, `tuple[int, ...]`
                 yield from _find_non_types(argument)
+
+
+def _refuse_unresolved(annotation: Any, error: Exception) -> tuple[Any, str]:
+    """Return Any, and why an annotation cannot be resolved; or ToolContext, if it has its name."""
+    from toolkit._schema.function_schema import write_references
+
+    written = write_references(annotation)
+    if _CONTEXT_NAME.fullmatch(written.strip("'\"")):
+        return ToolContext, ""  # may be imported for type checkers only
+    return Any, f"its annotation {written} cannot be resolved ({error})"
+
+
+def _refuse_non_type(annotation: Any, non_type: Any) -> tuple[Any, str, bool]:
+    """Leave the sentinels out of a union, and explain what else in an annotation is no type.
+
+    Returns:
+        The type; why it is none, or ""; and whether that is a slip, which a default does not excuse.
+    """
+    from toolkit._schema.function_schema import NON_TYPE
+
+    if isinstance(non_type, SENTINELS):
+        annotation = _drop_sentinels(annotation)
+        non_type = next(_find_non_types(annotation), None)
+        if non_type is None:
+            return annotation, "", False
+    part = "" if non_type is annotation else f" has {inspect.formatannotation(non_type)}, which"
+    problem = f"its annotation {inspect.formatannotation(annotation)}{part}{NON_TYPE}"
+    return Any, problem, non_type is not callable and not isinstance(non_type, SENTINELS)
 
 
 def _drop_sentinels(annotation: Any) -> Any:

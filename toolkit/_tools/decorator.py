@@ -248,10 +248,10 @@ async def _awaits_and_says_nothing() -> None:
     ...  # noqa: PIE790
 
 
-_EMPTY = [f.__code__ for f in (_does_nothing, _awaits_nothing, _says_nothing, _awaits_and_says_nothing)]
-_NOTHING = [code.co_code for code in _EMPTY]
+# Byte code of functions that do nothing.
+_NOTHING = [f.__code__.co_code for f in (_does_nothing, _awaits_nothing, _says_nothing, _awaits_and_says_nothing)]
 # From Python 3.15 on, None is no constant of the code, but a part of an instruction.
-_HAS_NONE = None in _says_nothing.__code__.co_consts
+_NONE_IS_CONSTANT = None in _says_nothing.__code__.co_consts
 
 
 def _is_declaration(function: object) -> bool:
@@ -286,4 +286,4 @@ def _read_last_statement(function: FunctionType) -> ast.stmt | None:
 
 def _is_empty(code: CodeType) -> bool:
     """Return whether code does nothing and returns None."""
-    return code.co_code in _NOTHING and (code.co_consts[-1] is None or not _HAS_NONE)
+    return code.co_code in _NOTHING and (code.co_consts[-1] is None or not _NONE_IS_CONSTANT)
