@@ -27,7 +27,7 @@ _NONE: Mapping[str, Schema] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class FromJson:
-    """An annotation for a type that JSON has no form for: the model sends another type, and a function converts it.
+    """An annotation for a type that JSON cannot represent: the model sends another type, and a function converts it.
 
     Args:
         given: The type that the model sends, such as `str` or `list[float]`; its values are validated first.

@@ -269,10 +269,10 @@ def test_allowed_tools() -> None:
 
 
 def test_too_many_calls() -> None:
-    """A program makes 500 calls at most."""
+    """A program can make at most 500 calls."""
     result = run_program("for n in range(501):\n    await wait(0)")
 
-    assert "A program makes 500 calls at most." in result.error
+    assert "A program can make at most 500 calls." in result.error
 
 
 def test_progress() -> None:

@@ -111,7 +111,7 @@ def test_described_parameters(box: Toolbox) -> None:
         ("file_delete", {"path": "src/main.py"}, "Deleted main.py"),
         ("file_delete", {"path": "link"}, "Deleted link"),
         ("file_delete", {"path": "src"}, "delete error: Directory not empty"),
-        ("file_delete", {"path": "."}, "delete error: this is the directory that all the others are in"),
+        ("file_delete", {"path": "."}, "delete error: this is the root directory"),
         ("file_stat", {"path": "nothing"}, "stat error: No such file or directory"),
         ("read_file", {"path": "src/main.py"}, "[3 lines]\n   1 | import os\n   2 | \n   3 | print(os.name)"),
         ("read_file", {"path": "src/main.py", "offset": 0, "limit": 1}, "[Lines 1-1 of 3]\n   1 | import os"),
@@ -510,7 +510,7 @@ def test_links_are_not_written_to(box: Toolbox, place: Path) -> None:
     """A link is neither followed nor replaced by a write."""
     (place / "inner").symlink_to("src/main.py")
 
-    assert "write error: it is a link; name the file that it leads to" == text(
+    assert "write error: it is a symbolic link; use the path of its target" == text(
         box, "file_write", path="inner", content="x"
     )
     assert (place / "inner").is_symlink()
@@ -802,8 +802,8 @@ def test_secrets(box: Toolbox, place: Path, path: str) -> None:
     (place / path).write_text("password")
 
     assert [
-        "read error: it may hold secrets, which you may not read",
-        f"Cannot access {path}: it may hold secrets, which you may not read",
+        "read error: it may hold secrets, so it cannot be read",
+        f"Cannot access {path}: it may hold secrets, so it cannot be read",
         "No matches found for 'password'",
         UNANSWERED,
     ] == [
@@ -826,7 +826,7 @@ def test_no_secret(box: Toolbox, place: Path, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [(".env", "it may hold secrets, which you may not read"), ("data", "it is binary"), ("huge", "File too large")],
+    [(".env", "it may hold secrets, so it cannot be read"), ("data", "it is binary"), ("huge", "File too large")],
 )
 def test_search_of_an_unreadable_file(box: Toolbox, place: Path, path: str, message: str) -> None:
     """A search of a named file that cannot be searched fails with the reason."""
@@ -850,7 +850,7 @@ def test_secrets_behind_links(place: Path) -> None:
     (place / ".env").write_text("password")
     (place / "harmless").symlink_to(".env")
 
-    assert "which you may not read" in text(Toolbox(file_tools(place)), "file_read", path="harmless")
+    assert "so it cannot be read" in text(Toolbox(file_tools(place)), "file_read", path="harmless")
 
 
 @pytest.mark.parametrize(
@@ -1271,9 +1271,9 @@ def test_large_pictures(box: Toolbox, place: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("file_list", {}, "list error: the directory itself was removed"),
+        ("file_list", {}, "list error: the root directory was removed"),
         ("list_files", {}, "Directory not found: .. Check the path and try again."),
-        ("search", {"pattern": "x"}, "Search error: the directory itself was removed"),
+        ("search", {"pattern": "x"}, "Search error: the root directory was removed"),
     ],
 )
 def test_a_root_that_was_removed(box: Toolbox, place: Path, name: str, arguments: dict[str, str], message: str) -> None:

@@ -98,9 +98,9 @@ def test_declaration() -> None:
         (http(b"a\0b", "Content-Type: text/plain"), "read error: it is not text but text/plain, 3 bytes"),
         (http("a\u20ac".encode("utf-16-le"), "Content-Type: text/plain; charset=utf-16le"), "a\u20ac"),
         (http(b"MZ\0\1"), "read error: it is not text but unknown data, 4 bytes"),
-        (http(b"x", "Content-Encoding: br"), "read error: of encodings, only gzip and deflate are read"),
-        (http(b"x", "Content-Encoding: zstd"), "read error: of encodings, only gzip and deflate are read"),
-        (http(b"x", "Content-Encoding: gzip, gzip"), "read error: of encodings, only gzip and deflate are read"),
+        (http(b"x", "Content-Encoding: br"), "read error: the supported encodings are gzip and deflate"),
+        (http(b"x", "Content-Encoding: zstd"), "read error: the supported encodings are gzip and deflate"),
+        (http(b"x", "Content-Encoding: gzip, gzip"), "read error: the supported encodings are gzip and deflate"),
         (
             http(b"xxxx", "Content-Encoding: gzip"),
             "read error: Error -3 while decompressing data: incorrect header check",
@@ -132,10 +132,10 @@ def test_result_texts(answer: list[bytes], text: str) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("", "invalid URL: only http and https are fetched: begin with https://"),
-        ("www.example.com/x", "invalid URL: only http and https are fetched: begin with https://"),
-        ("ftp://a.example/", "invalid URL: only http and https are fetched, not 'ftp'"),
-        ("file:///etc/passwd", "invalid URL: only http and https are fetched, not 'file'"),
+        ("", "invalid URL: only http and https are supported: begin with https://"),
+        ("www.example.com/x", "invalid URL: only http and https are supported: begin with https://"),
+        ("ftp://a.example/", "invalid URL: only http and https are supported, not 'ftp'"),
+        ("file:///etc/passwd", "invalid URL: only http and https are supported, not 'file'"),
         ("http://", "invalid URL: '' is not a host name"),
         ("http://me:secret@a.example/", "invalid URL: user and password do not belong in it"),
         ("http://a.example\\@b.example/", "invalid URL: there is a backslash in it"),

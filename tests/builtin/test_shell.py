@@ -323,7 +323,7 @@ def test_removed_directory(tmp_path: Path) -> None:
     shell = shell_tool(Root(work))
     work.rmdir()
 
-    assert "Failed to execute: the directory itself was removed" == run_and_read(shell, "echo")
+    assert "Failed to execute: the root directory was removed" == run_and_read(shell, "echo")
 
 
 @pytest.mark.parametrize(

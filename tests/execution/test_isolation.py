@@ -285,7 +285,7 @@ def test_main_script_that_runs_when_imported(tmp_path: Path) -> None:
     """A main script that would start a run in each child is refused, with what to do."""
     ended = run_program(tmp_path, SCRIPT + '\n    Toolbox([own]).call("own")')
 
-    assert 'Put what starts the run under: if __name__ == "__main__":' in ended.stderr
+    assert 'Put the code that starts the run under: if __name__ == "__main__":' in ended.stderr
 
 
 def test_tool_without_a_file() -> None:
@@ -314,7 +314,7 @@ def test_tool_of_a_program_file(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "cannot find a tool, as one of a __main__.py: define it in another module." in ended.stdout, ended.stderr
+    assert "cannot find a tool of another process's main script: define it elsewhere." in ended.stdout, ended.stderr
 
 
 def test_program_without_a_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,7 +317,7 @@ def test_a_result_that_is_too_large() -> None:
     """A result that is too large to be stored reaches the model with a note about that."""
     (result,) = BOX.call_many([call("join", to="x", parts="y" * 9_000_000)], shared={"z": "z" * 9_000_000})
 
-    assert result.text.endswith("'x' was not stored: it has 9,000,002 bytes; all may have 16,777,216.")
+    assert result.text.endswith("'x' was not stored: it has 9,000,002 bytes; all values may have 16,777,216.")
 
 
 def test_equal_keys() -> None:

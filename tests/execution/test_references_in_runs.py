@@ -345,7 +345,7 @@ def test_circles() -> None:
     calls = [call("add", to="x", a="†y", b=1), call("add", to="y", a="†x", b=1), call("add", a=1, b=1)]
     result = scripted(calls).run("Add.")
 
-    refused = "Invalid arguments: what it refers to needs its own result, by way of other calls. Refer to less."
+    refused = "Invalid arguments: it refers, through other calls, to its own result. Remove a reference."
     assert [refused, refused, "2"] == list_results(result)
     assert "Done." == result.output
 

@@ -638,7 +638,7 @@ def test_stream_that_breaks_off(kept: int) -> None:
         return a
 
     events = events_of(THOUGHT, called(name="note"))[:kept]
-    error = "broke off" if kept else "No event of a stream"
+    error = "broke off" if kept else "The server sent no stream"
     with FakeServer([reply.chunks(events)]) as server, pytest.raises(ModelError, match=error):
         streamed(server, [note])
 

@@ -719,5 +719,5 @@ def test_wrapping_is_for_middleware() -> None:
 
         def around_call(self, call: ToolCall, call_next: Any) -> Any: ...
 
-    with pytest.raises(TypeError, match="has around_call, which is no method of a hook"):
+    with pytest.raises(TypeError, match="has around_call, which is not a method of hooks"):
         Runner(hooks=[Guard()])

@@ -317,7 +317,7 @@ def test_hook_that_hangs(
     """The time of a turn bounds the hooks around its answer too, those of the last answer as well."""
     hook, limits = Hanging(name, release, later=later), Limits(max_seconds_per_turn=0.1, **bounds)
 
-    with pytest.raises(ModelError, match=r"within 0\.1 s, the hooks around it included"):
+    with pytest.raises(ModelError, match=r"within 0\.1 s, including the hooks around it"):
         go(Runner([add], model=ScriptedModel(["ok"] * 2), hooks=[hook], limits=limits))
 
 

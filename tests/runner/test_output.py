@@ -220,7 +220,7 @@ def test_impossible_type() -> None:
 
 def test_none() -> None:
     """None, as a wrapper passes it that was given no type, is refused before the model is called."""
-    with pytest.raises(DefinitionError, match="output_type=None is not .*: null is no answer; leave it out for a text"):
+    with pytest.raises(DefinitionError, match="None is not .*: null is not an answer; leave it out for a text"):
         Runner(model=ScriptedModel([])).run("x", output_type=None)
 
 
@@ -236,7 +236,7 @@ def test_class_that_pydantic_does_not_know() -> None:
     class Shelf:
         pass
 
-    with pytest.raises(DefinitionError, match="JSON can fill: JSON has no form for .*Shelf.*>. Pass a type, such as"):
+    with pytest.raises(DefinitionError, match="JSON can fill: JSON cannot represent .*Shelf.*>. Pass a type, such as"):
         Runner(model=ScriptedModel([])).run("Which shelf?", output_type=Shelf)
 
 

@@ -29,7 +29,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 class Thing:
-    """Something that JSON has no form for."""
+    """Something that JSON cannot represent."""
 
     def __init__(self, fd): ...
 
@@ -112,7 +112,7 @@ TURNS: dict[str, tuple[str, str]] = {
     ),
     "misspelt hook beside another": (
         "class Log:\n    def before_model(self, request): ...\n    def after_tool(self): ...\nRunner(hooks=[Log()])",
-        "has after_tool, which is no method of a hook. They are before_model, after_model",
+        "has after_tool, which is not a method of hooks. Those are before_model, after_model",
     ),
     "hook without a list": (
         "class Log:\n    def before_model(self, request): ...\nRunner(hooks=Log())",

@@ -595,7 +595,7 @@ def test_too_many_faults() -> None:
     """Of a great many faults the number is given, not each of them."""
     arguments = json.dumps({f"key_{number}": number for number in range(100_000)})
 
-    assert "they have 100,001 faults" in str(tool(filled).invoke(arguments).text)
+    assert "they have 100,001 errors" in str(tool(filled).invoke(arguments).text)
 
 
 def test_too_long() -> None:
@@ -769,7 +769,7 @@ def test_endless_arguments() -> None:
         deep = [deep]
 
     texts = [tool(lambda value: value, name="take").invoke(given).text for given in (circle, {"value": deep})]
-    assert [invalid("they are nested too deep, or contain themselves.")] * 2 == texts
+    assert [invalid("they are nested too deeply, or contain themselves.")] * 2 == texts
 
 
 def test_json_text_as_argument() -> None:

@@ -295,7 +295,7 @@ UNFIT: dict[str, tuple[Any, str]] = {
         {"$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}, "items": {"$ref": "#/$defs/a"}},
         "leads back",
     ),
-    "deep": (deep({}, "items", 101), "it lies more than 100 steps deep"),
+    "deep": (deep({}, "items", 101), "it is nested more than 100 levels deep"),
     "deeper": (deep({}, "items", 5_000), "it is not JSON"),
     "many": ({"properties": {f"a{i}": {} for i in range(10_001)}}, "it has more than 10,000 parts"),
     "long": ({"title": "a" * 2**20}, "it has 1,048,588 bytes"),

@@ -501,7 +501,7 @@ def test_dependency(annotation: Any, default: dict[str, Any]) -> None:
 def test_objects_of_a_web_request(kind: Any) -> None:
     """An object of a request to a web server is refused, with what to do; with a default it is left out."""
     with pytest.raises(
-        DefinitionError, match=rf"JSON has no form for {kind.__name__}\)\. .* If your program has it: ToolContext\.deps"
+        DefinitionError, match=rf"cannot represent {kind.__name__}\)\. .* If your program has it: ToolContext\.deps"
     ):
         _ = echo(list[kind]).parameters
 
@@ -771,7 +771,7 @@ class Needing:
 
 def test_needed_field() -> None:
     """Without a default the parameter is refused."""
-    with pytest.raises(DefinitionError, match=r"parameter 'value' .*JSON has no form for Opaque"):
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .*JSON cannot represent Opaque"):
         _ = echo(Needing).parameters
 
 
@@ -853,7 +853,7 @@ def test_short_reason() -> None:
     long: Any = (*[dict[str, list[int]]] * 100, Opaque)
     made = echo(tuple[long])
 
-    with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(JSON has") as caught:
+    with pytest.raises(DefinitionError, match=r"parameter 'value' .*dict\[str.*… \(JSON cannot") as caught:
         _ = made.parameters
     assert 600 > len(str(caught.value))
 
@@ -894,12 +894,12 @@ def test_unfit(annotation: Any, reason: str) -> None:
 
 
 REASONS: dict[str, tuple[Any, str]] = {
-    "class": (Opaque, r"its type is test_parameters\.Opaque \(JSON has no form for Opaque\)"),
-    "class in a list": (list[Opaque], r"its type is .*Opaque.* \(JSON has no form for Opaque\)"),
-    "function": (typing.Callable, r"its type is .*Callable \(JSON has no form for a function\)"),
-    "own validator": (Checked, r"its type is .*Checked \(JSON has no form .* from pydantic.BaseModel instead\)"),
-    "class as a value": (type[int], r"its type is type\[int\] \(JSON has no form for a class\)"),
-    "class or function": (type[int] | typing.Callable, r"its type is .* \(JSON has no form for any of the union\)"),
+    "class": (Opaque, r"its type is test_parameters\.Opaque \(JSON cannot represent Opaque\)"),
+    "class in a list": (list[Opaque], r"its type is .*Opaque.* \(JSON cannot represent Opaque\)"),
+    "function": (typing.Callable, r"its type is .*Callable \(JSON cannot represent a function\)"),
+    "own validator": (Checked, r"its type is .*Checked \(JSON cannot represent .* from pydantic.BaseModel instead\)"),
+    "class as a value": (type[int], r"its type is type\[int\] \(JSON cannot represent a class\)"),
+    "class or function": (type[int] | typing.Callable, r"its type is .* \(JSON cannot represent any of the union\)"),
     "left out on purpose": (SkipJsonSchema[int], r"it is marked to be left out \(SkipJsonSchema\)"),
     "for type checkers, in a list": (list[ForwardRef("Nowhere")], r"its annotation list\[Nowhere\] cannot be .*"),  # type: ignore[misc]
     "for type checkers": ("Nowhere", r"its annotation 'Nowhere' cannot be resolved \(name 'Nowhere' is not defined\)"),

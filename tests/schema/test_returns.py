@@ -129,7 +129,7 @@ def odd() -> list[Odd]:
 
 
 def test_default_that_is_no_json() -> None:
-    """A default that JSON has no form for is not in the output schema either."""
+    """A default that JSON cannot represent is not in the output schema either."""
     assert "NaN" not in json.dumps(tool(odd).output_schema)
 
 

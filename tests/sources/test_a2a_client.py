@@ -338,7 +338,7 @@ def test_wrong_cards(card: Any, text: str) -> None:
 @pytest.mark.parametrize("version", ["0.1", "x"])
 def test_unknown_version(version: str) -> None:
     """A card of a version of the protocol that is not known is an error."""
-    with serve(Liar({}, version=version)) as url, pytest.raises(Failed, match="names no version of the protocol"):
+    with serve(Liar({}, version=version)) as url, pytest.raises(Failed, match="names no supported version"):
         A2A(url, name="liar", timeout=2).connect()
 
 

@@ -305,7 +305,7 @@ def test_other_contents(path: Path) -> None:
         connection.execute("CREATE TABLE contacts (name)")
     before = path.read_bytes()
 
-    assert "numbers.db does not hold numbers, but something else: choose another file." == refusal(path)
+    assert "numbers.db holds something other than numbers: choose another file." == refusal(path)
     assert before == path.read_bytes()
 
 

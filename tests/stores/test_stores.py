@@ -264,7 +264,7 @@ def test_spoilt_rows(statement: str, tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
             connection.execute(statement)
 
-        with pytest.raises(StoreError, match="put a copy back"):
+        with pytest.raises(StoreError, match="restore it from a backup"):
             store.search(EAST)
 
 

@@ -494,7 +494,7 @@ def test_override_of_an_activity() -> None:
 
 def test_override_of_nothing() -> None:
     """A name that neither a tool nor a binding has is refused: the block would change nothing."""
-    with pytest.raises(KeyError, match="There is nothing to override as 'wether'; did you mean 'weather'"):
+    with pytest.raises(KeyError, match="There is no tool or activity 'wether' to override; did you mean 'weather'"):
         Toolbox([weather]).override("wether", fake)
 
 
@@ -854,7 +854,7 @@ def test_check_of_an_unbound_activity() -> None:
     [found] = [found for found in Toolbox([mail(activity="smtp")]).check() if found.level == "error"]
 
     assert ("sendEmail", "unbound") == (found.tool, found.code)
-    assert "nothing is bound as 'smtp', so every call fails" in found.text
+    assert "no function is bound as 'smtp', so every call fails" in found.text
 
 
 def test_check_of_a_name_that_is_nearly_right() -> None:
@@ -945,7 +945,7 @@ def test_joined_with_one_name_for_two_functions() -> None:
     assert ("weather", "double") == (one | two).names
     two.bind("db", fake)
 
-    with pytest.raises(DefinitionError, match="Both toolboxes have something bound as 'db'"):
+    with pytest.raises(DefinitionError, match="Both toolboxes have a function bound as 'db'"):
         _ = one | two
 
 

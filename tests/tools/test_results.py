@@ -679,7 +679,7 @@ def test_json(result: ToolResult) -> None:
 
 
 def test_json_of_other_types() -> None:
-    """What JSON has no form for is written as what it is, and read as plain data; the exception is left out."""
+    """What JSON cannot represent is written as what it is, and read as plain data; the exception is left out."""
     value = {"day": datetime.date(2026, 1, 2), "raw": b"\x89", "nan": float("nan"), "text": "\ud800", "tuple": (1,)}
     result = ToolResult(value, "x", details=Model(name="Ann"), exception=ValueError("hidden"))
 

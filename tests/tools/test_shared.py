@@ -96,7 +96,7 @@ def test_copies() -> None:
 
 @pytest.mark.parametrize("value", [object(), {1: {2, object()}}, "\ud800"], ids=["object", "inside", "half"])
 def test_no_json(value: Any) -> None:
-    """A value that JSON has no form for is refused."""
+    """A value that JSON cannot represent is refused."""
     with pytest.raises(ValueError, match="'city' was not stored: it cannot be written as JSON"):
         SharedValues({"city": value})
 
@@ -113,7 +113,7 @@ def test_a_circle_is_no_json() -> None:
 def test_maximum_size() -> None:
     """At most 16 MiB are stored; a value that replaces another one uses its room."""
     shared = SharedValues({"a.b": "x" * (MAX_BYTES - 100)})
-    with pytest.raises(ValueError, match="'c' was not stored: it has 202 bytes; all may have 16,777,216"):
+    with pytest.raises(ValueError, match="'c' was not stored: it has 202 bytes; all values may have 16,777,216"):
         shared.set("c", "x" * 200)
     shared.set("a", 1)
     shared.set("c", "x" * 200)

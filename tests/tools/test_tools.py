@@ -642,7 +642,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "effect": ({"effect": "reads"}, "^echo: effect='reads' is not 'read', 'write' or 'destructive'"),
     "max_parallel": ({"max_parallel": 0}, "^echo: max_parallel=0 is not a number of calls above 0"),
     "timeout": ({"timeout": 0}, "^echo: timeout=0 is not a number of seconds above 0"),
-    "retries": ({"retries": 1}, "that needs idempotent=True or effect='read'"),
+    "retries": ({"retries": 1}, "set idempotent=True or effect='read'"),
     "places": ({"isolate": "process", "executor": ThreadPoolExecutor()}, "give one of them"),
 }
 
@@ -677,7 +677,7 @@ def test_words(words: Any) -> None:
 
 
 def test_not_json() -> None:
-    """A Python value that JSON has no form for is refused with an explanation."""
+    """A Python value that JSON cannot represent is refused with an explanation."""
     assert str(add.invoke({"a": object()}).text).startswith("Invalid arguments: a: Input should be a valid integer")
 
 

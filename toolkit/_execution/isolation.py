@@ -250,8 +250,8 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
     """
     if PREPARING in os.environ:
         raise DefinitionError(
-            f"{tool.origin}: the main script starts a run wherever it is imported, and a process of its own imports "
-            'it. Put what starts the run under: if __name__ == "__main__":'
+            f'{tool.origin}: isolate="process" imports the main script again, which would start another run. Put the '
+            'code that starts the run under: if __name__ == "__main__":'
         )
     if getattr(sys, "frozen", False):
         raise DefinitionError(

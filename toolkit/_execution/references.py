@@ -239,7 +239,7 @@ class Dependencies:
             ToolError: One of them has none.
         """
         if position in self._circular:
-            raise InvalidArguments("what it refers to needs its own result, by way of other calls. Refer to less.")
+            raise InvalidArguments("it refers, through other calls, to its own result. Remove a reference.")
         for other in sorted(self._after[position]):
             self._require_result(position, other)
         arguments = substitute(call.arguments, lambda paths: self._find_value(paths, call.instance))

@@ -156,7 +156,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
         headers, body = httpx2.Headers(response.headers), bytearray()
         with _translate_errors("read error"):
             if headers.get("content-encoding", "").lower() not in ENCODINGS:
-                raise httpx2.DecodingError(f"of encodings, only {' and '.join(ENCODINGS[2:])} are read")
+                raise httpx2.DecodingError(f"the supported encodings are {' and '.join(ENCODINGS[2:])}")
             packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
             async with aclosing(packed.aiter_bytes()) as chunks:
                 async for chunk in chunks:
@@ -252,7 +252,7 @@ def check_url(url: httpx2.URL) -> None:
     """
     if url.scheme not in SCHEMES:
         reason = f", not {url.scheme[:MAX_SHOWN]!r}" if url.scheme else ": begin with https://"
-        raise ValueError(f"only http and https are fetched{reason}")
+        raise ValueError(f"only http and https are supported{reason}")
     if url.userinfo:
         raise ValueError("user and password do not belong in it")
     host = url.raw_host.decode("ascii")

@@ -116,7 +116,7 @@ class Root:
         """
         names = self.split(path)
         if not names and os.fstat(self._descriptor).st_nlink == 0:
-            raise FileNotFoundError(errno.ENOENT, "the directory itself was removed")
+            raise FileNotFoundError(errno.ENOENT, "the root directory was removed")
         return self.lookup(self._descriptor, names, flags | _SAFELY)
 
     @contextmanager
@@ -137,7 +137,7 @@ class Root:
         """
         names = self.split(path)
         if not names:
-            raise OSError(errno.EBUSY, "this is the directory that all the others are in")
+            raise OSError(errno.EBUSY, "this is the root directory")
         *above, name = names
         opened = open_stepwise(self._descriptor, above, _DIRECTORY)
         try:

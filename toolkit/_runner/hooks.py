@@ -174,7 +174,7 @@ def _check_hook(hook: object) -> None:
     if unknown := [
         name for name in dir(hook) if name.startswith(("before_", "after_", "around_")) and name not in METHODS
     ]:
-        raise TypeError(f"{hook!r} has {unknown[0]}, which is no method of a hook. They are {', '.join(METHODS)}.")
+        raise TypeError(f"{hook!r} has {unknown[0]}, which is not a method of hooks. Those are {', '.join(METHODS)}.")
     for name, taken in METHODS.items():
         method = getattr(hook, name, None)
         if callable(method) and (not name.endswith("_model") or find_misfit(method, hook)):

@@ -189,5 +189,5 @@ class ModelCaller:
                 if deadline or not cancellation:
                     raise
                 raise ModelError(
-                    f"The model did not complete its answer within {seconds:g} s, the hooks around it included."
+                    f"The model did not complete its answer within {seconds:g} s, including the hooks around it."
                 ) from error

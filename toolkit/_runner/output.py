@@ -141,7 +141,7 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     if kind is None:
-        raise TypeError("null is no answer; leave it out for a text")
+        raise TypeError("null is not an answer; leave it out for a text")
     adapter = TypeAdapter[Any](kind)
     if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}

@@ -64,7 +64,7 @@ class SQLiteRuns(SQLiteLedger):
         with self._database.snapshot() as connection:
             row = connection.execute("SELECT state FROM runs WHERE id = ?", (run_id,)).fetchone()
         if row is None:
-            raise ConversationError(f"There is no run {run_id!r:.100} here: unfinished() lists those that can go on.")
+            raise ConversationError(f"There is no run {run_id!r:.100} here: unfinished() lists those to resume.")
         return RunState.from_json(row[0])
 
     def unfinished(self) -> dict[str, str]:
@@ -109,6 +109,6 @@ def read_state(given: RunState | str, checkpoint: object) -> RunState:
     if isinstance(checkpoint, SQLiteRuns):
         return checkpoint.load(given)
     raise ConversationError(
-        f"This is not the state of a run: {given!r:.100}. To go on by a run's id, make the Runner with "
+        f"This is not the state of a run: {given!r:.100}. To resume by a run's id, make the Runner with "
         "checkpoint=SQLiteRuns(path)."
     )

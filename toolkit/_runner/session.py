@@ -151,7 +151,7 @@ class SQLiteSession(Session, SQLiteStore):
         try:
             return tuple(message_from_dict(json.loads(text)) for (text,) in rows)
         except _UNREADABLE as error:
-            raise StoreError(f"A message of the conversation {self.name!r} is damaged: put a copy back.") from error
+            raise StoreError(f"A message of the session {self.name!r} is damaged: restore it from a backup.") from error
 
     @override
     def extend(self, messages: Iterable[Message | Mapping[str, Any]], *, after: int | None = None) -> None:

@@ -104,7 +104,7 @@ class ArgumentParser:
         try:
             text = to_json_text(arguments)
         except (RecursionError, ValueError):
-            return InvalidArguments("they are nested too deep, or contain themselves.")
+            return InvalidArguments("they are nested too deeply, or contain themselves.")
         try:
             return self.validate_text(text), (), text
         except Exception as error:  # noqa: BLE001  errors of pydantic-core, and of the user's types
@@ -128,7 +128,7 @@ class ArgumentParser:
         if not isinstance(error, ValidationError):
             return _explain_exception(error)
         if len(text) > MAX_ERRORS and error.error_count() > MAX_ERRORS:
-            return InvalidArguments(f"they have {error.error_count():,} faults. Send less, and as the schema says.")
+            return InvalidArguments(f"they have {error.error_count():,} errors. Send less, and follow the schema.")
         faults = _list_faults(error)
         repairs: tuple[str, ...] = ()
         while (repaired := _repair_text(text, faults, self.schema)) is not None:
@@ -148,7 +148,7 @@ def refuse_length(arguments: RawArguments) -> NoReturn:
     Raises:
         InvalidArguments: Always.
     """
-    raise InvalidArguments(f"they have {len(arguments):,} characters, and {MAX_TEXT:,} are the most. Send less.")
+    raise InvalidArguments(f"they have {len(arguments):,} characters; the limit is {MAX_TEXT:,}. Send less.")
 
 
 def _list_faults(error: ValidationError) -> list[ErrorDetails]:

@@ -397,7 +397,7 @@ _MASK = "*" * 10
 
 
 def render_default(default: Any) -> dict[str, Any]:
-    """Return the keyword `default` for a default; an empty dict if JSON has no form for it, or if it holds a secret."""
+    """Return the keyword `default` for a default; an empty dict if it has no JSON form, or holds a secret."""
     if type(default).__name__ == "_Nothing":  # attrs' NOTHING, an enum member, stands for a default factory
         return {}
     try:
@@ -413,7 +413,7 @@ def render_default(default: Any) -> dict[str, Any]:
 def _write_text(value: Any) -> str:
     if isinstance(value, (PurePath, tzinfo)):
         return str(value)
-    raise TypeError(f"JSON has no form for {type(value).__name__}")
+    raise TypeError(f"JSON cannot represent {type(value).__name__}")
 
 
 def _sort_sets(value: Any) -> Any:
@@ -426,7 +426,7 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title, a default that JSON has no form for, and repeated enum values; sort the default of a set.
+    """Drop the title, a default that JSON cannot represent, and repeated enum values; sort the default of a set.
 
     Raises:
         EmptyType: An enum has no members: no value is valid, and providers refuse its schema.

@@ -512,7 +512,7 @@ def summarize_error(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, SchemaError):
         return lines[-1].strip().removeprefix("error: ")
-    return re.split(r"\.(?:\s|$)", lines[0])[0].replace(_UNABLE, "JSON has no form for")
+    return re.split(r"\.(?:\s|$)", lines[0])[0].replace(_UNABLE, "JSON cannot represent")
 
 
 def _refuse_taken(core: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:

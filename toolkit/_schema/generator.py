@@ -46,11 +46,11 @@ class Generator(GenerateJsonSchema):
     @override
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
         kind = getattr(schema.get("cls"), "__qualname__", schema.get("cls")) or _UNWRITABLE.get(schema["type"])
-        raise PydanticInvalidForJsonSchema(f"JSON has no form for {kind or schema['type']}")
+        raise PydanticInvalidForJsonSchema(f"JSON cannot represent {kind or schema['type']}")
 
     @override
     def is_subclass_schema(self, schema: IsSubclassSchema) -> JsonSchemaValue:
-        raise PydanticInvalidForJsonSchema("JSON has no form for a class")
+        raise PydanticInvalidForJsonSchema("JSON cannot represent a class")
 
     @override
     def generate_inner(self, schema: Any) -> JsonSchemaValue:

@@ -74,7 +74,7 @@ class Bindings:
         activities = [each for each in mentioned if isinstance(each, str) and each]
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
         if check_activity(name) not in known:
-            raise ToolNotFoundError(f"There is nothing to override as {name!r}{suggest(name, known)}")
+            raise ToolNotFoundError(f"There is no tool or activity {name!r} to override{suggest(name, known)}")
         return self._apply((name, None if function is None else take_function(function)))
 
     def choose(self, tool: str, activity: Choice | None) -> None:
@@ -182,7 +182,7 @@ class Bindings:
         for name, function in self.functions.items():
             if other.functions.get(name, function) != function:
                 raise DefinitionError(
-                    f"Both toolboxes have something bound as {name!r}. Unbind one, or give it another name."
+                    f"Both toolboxes have a function bound as {name!r}. Unbind one, or give it another name."
                 )
         return Bindings(
             functions={**self.functions, **other.functions},

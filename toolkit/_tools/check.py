@@ -176,11 +176,11 @@ def _check_handler(handler: Handler) -> Iterator[Finding]:
         )
         yield Finding(level="note", code="latent", text=text)
     if isinstance(handler, Delegated) and handler.delegate is None:
-        remedy = "so every call fails. Add a runner: Toolbox.bindings.module()."
-        yield _fail("no-module", f"nothing answers for its module {handler.scope.module!r}, {remedy}")
+        remedy = "so every call fails. Set one: Toolbox.bindings.module()."
+        yield _fail("no-module", f"no runner is set for its module {handler.scope.module!r}, {remedy}")
     if isinstance(handler, UnboundHandler):
-        remedy = "so every call fails. Bind it, or take the name away."
-        yield _fail("unbound", f"nothing is bound as {handler.activity!r}, {remedy}")
+        remedy = "so every call fails. Bind one, or leave the activity out."
+        yield _fail("unbound", f"no function is bound as {handler.activity!r}, {remedy}")
     if isinstance(handler, BoundHandler):
         yield from _check_bound(handler)
 

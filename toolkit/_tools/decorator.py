@@ -191,7 +191,7 @@ def _convert(given: Mapping[str, Any], function: Any) -> Any:
         )
     function_handler, name = make_function_handler(plain), name_of(plain)
     if _returns_tools(function_handler.signature):
-        raise DefinitionError(f"{function_handler.origin} returns tools, and is none itself: call it, {name}(...).")
+        raise DefinitionError(f"{function_handler.origin} returns tools, but is not one itself: call it, {name}(...).")
     wrapped = find_wrapped_tool(plain)
     settings = DEFAULT_SETTINGS if wrapped is None else wrapped.settings  # what wraps a tool keeps its gates
     fields = {"name": safe_name(name), **split_options(given, name, settings)}

@@ -221,7 +221,7 @@ class Invocation:
         text = self.write(value)
         may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]" in text  # images and files of a result
         if may_hold and holds_parts(value):  # looking at each item takes longer
-            raise TypeError("a picture is not a text")
+            raise TypeError("an image is not a text")
         return text
 
     def _render(self, value: Any) -> ToolResult:

@@ -64,7 +64,7 @@ class ToolSettings:
     def __post_init__(self) -> None:
         if self.retries and not self.may_repeat:
             raise DefinitionError(
-                f"retries={self.retries} repeats what the tool does: that needs idempotent=True or effect='read'."
+                f"retries={self.retries} may repeat the tool's effect: set idempotent=True or effect='read'."
             )
         if self.executor is not None and self.isolate is not None:
             raise DefinitionError("executor= and isolate= both set where the tool runs: give one of them.")

@@ -113,7 +113,8 @@ class SharedValues:
             sizes = {other: size for other, size in self._sizes.items() if other[: len(place)] != place}
             sizes[place] = len(text) + len(path)
             if sum(sizes.values()) > MAX_BYTES:
-                raise ValueError(f"{path!r} was not stored: it has {len(text):,} bytes; all may have {MAX_BYTES:,}.")
+                size = f"it has {len(text):,} bytes; all values may have {MAX_BYTES:,}"
+                raise ValueError(f"{path!r} was not stored: {size}.")
             self._sizes = sizes
             self._trees = _set_at(self._trees, place, from_json(text))
 

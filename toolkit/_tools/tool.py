@@ -485,7 +485,7 @@ def _rebuild_from_home(
     home: Tool[Any, Any] | None, instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
 ) -> Tool[Any, Any]:
     if home is None:
-        raise DefinitionError("This process cannot find a tool, as one of a __main__.py: define it in another module.")
+        raise DefinitionError("This process cannot find a tool of another process's main script: define it elsewhere.")
     own = cast("FunctionHandler", home.handler.interface)
     function = own if instance is None else own.in_class().bind(instance)
     return replace(home, handler=carried.with_interface(function) if carried else function, **values)

@@ -197,7 +197,7 @@ class _Program:
         number = self._count
         self._count += 1
         if number >= MAX_CALLS:
-            raise RuntimeError(f"A program makes {MAX_CALLS} calls at most.")
+            raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
         keys = [key for key in _read_schemas(each)[0]["properties"] if is_name(key)]
         arguments = to_json({**dict(zip(keys, values)), **named}).decode()
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")

@@ -166,11 +166,11 @@ class ServerModel:
                         break
             if not is_stream:
                 raise ModelError(
-                    "No event of a stream came: the server's answer broke off, or is no stream; check base_url, or use "
+                    "The server sent no stream: its answer broke off, or it does not stream; check base_url, or use "
                     "run(), which does not stream."
                 )
             if not builder.finish_reason:
-                raise ModelError("The model's answer broke off: no finish reason came. Its calls are discarded.")
+                raise ModelError("The model's answer broke off, without a finish reason. Its calls are discarded.")
             response = self._build_response(builder, request)
         if response.text and not is_public:
             yield TextDelta(response.text)

@@ -158,7 +158,7 @@ def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:
         **options: As for `make_app`.
 
     Raises:
-        DefinitionError: The address is not of this machine, or an option has a wrong value.
+        DefinitionError: The address is not a local one, or an option has a wrong value.
     """
     import uvicorn
 

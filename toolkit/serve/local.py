@@ -19,8 +19,7 @@ def parse_address(address: str) -> tuple[str, int]:
         raise DefinitionError(f"{address!r} is not a port: write '8000' or '127.0.0.1:8000'.")
     if host not in LOOPBACK:
         raise DefinitionError(
-            f"http={address!r} is not of this machine, and anybody could call what is served. Run or mount the app "
-            f"yourself, with a check of its callers: make_server(...).streamable_http_app() of MCP, or make_app(...) "
-            f"of A2A."
+            f"http={address!r} is not a local address, so anybody could call the tools. Serve the app yourself, with "
+            f"authentication: make_server(...).streamable_http_app() of MCP, or make_app(...) of A2A."
         )
     return host, int(port)

@@ -148,7 +148,7 @@ def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | None = None, **op
         **options: As for `make_server`.
 
     Raises:
-        DefinitionError: The address is not of this machine; or as for `make_server`.
+        DefinitionError: The address is not a local one; or as for `make_server`.
         TypeError: As for `make_server`.
     """
     server = make_server(toolbox, **options)

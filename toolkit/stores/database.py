@@ -269,7 +269,7 @@ def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> 
     connection.execute("RELEASE version")
     name = Path(path).name
     if application_id != layout.application_id and (application_id, version, objects) != (0, 0, 0):
-        raise StoreError(f"{name} does not hold {layout.holds}, but something else: choose another file.")
+        raise StoreError(f"{name} holds something other than {layout.holds}: choose another file.")
     if version > len(layout.migrations):
         raise StoreError(
             f"{name} was made by a later version of this library: update the library, or choose another file."
@@ -297,7 +297,7 @@ def _use_log(connection: sqlite3.Connection, deadline: float, path: str) -> bool
             raise
         return False
     if mode not in ("wal", "memory"):
-        raise StoreError(f"{Path(path).name} cannot be shared where it lies: keep it on a disk of this machine.")
+        raise StoreError(f"{Path(path).name} cannot be shared in this directory: keep it on a local disk.")
     return True
 
 

@@ -36,7 +36,7 @@ KNOWLEDGE = "knowledge"
 BATCH = 1024
 NO_EMBEDDING = "an embedding is a list of at least one finite number"
 
-DAMAGED = "The store is damaged, or has data that this library did not write: put a copy back in its place."
+DAMAGED = "The store is damaged, or has data that this library did not write: restore it from a backup."
 
 LAYOUT = Layout(
     holds="knowledge",

@@ -64,7 +64,7 @@ def check_unique(value: list[Any]) -> list[Any]:
     for place, known in enumerate(map(to_hashable, value)):
         if known in seen:
             raise PydanticCustomError(
-                "unique_items", "List should have no item twice, as is item {number}", {"number": place}
+                "unique_items", "List should have unique items, and item {number} is a duplicate", {"number": place}
             )
         seen.add(known)
     return value

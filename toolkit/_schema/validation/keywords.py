@@ -77,7 +77,9 @@ class KeywordWriter:
         if len(self.places) > MAX_PARTS:
             refuse(place, f"it has more than {MAX_PARTS:,} parts", "Leave out what the tool does not need.")
         if place.count("/") > MAX_DEPTH:
-            refuse(place, f"it lies more than {MAX_DEPTH} steps deep", "Move it into $defs, and point to it by $ref.")
+            refuse(
+                place, f"it is nested more than {MAX_DEPTH} levels deep", "Move it into $defs, and refer to it by $ref."
+            )
         return write_chain(write_steps(self, schema, place))
 
     def write_here(self, place: str, schema: Any, *keys: str | int) -> Node:

@@ -171,7 +171,7 @@ class Workspace:
         """Open a regular file to read."""
         with open_regular(self.root.open(path)) as file:
             if self.root.split(path) in self.private or self.root.locate_open_file(path, file.fileno()) in self.private:
-                raise PermissionError(errno.EACCES, "it may hold secrets, which you may not read")
+                raise PermissionError(errno.EACCES, "it may hold secrets, so it cannot be read")
             yield file
 
     def replace(self, path: str, data: bytes, expected: str | None, cancellation: Cancellation) -> None:

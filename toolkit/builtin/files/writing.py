@@ -118,7 +118,7 @@ def _open_old(directory: int, name: str) -> Iterator[int | None]:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        raise OSError(errno.ELOOP, "it is a link; name the file that it leads to") from error
+        raise OSError(errno.ELOOP, "it is a symbolic link; use the path of its target") from error
     try:
         yield opened
     finally:

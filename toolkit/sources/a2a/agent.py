@@ -105,7 +105,7 @@ class Address:
             try:
                 _make_client(http, card)
             except ValueError as error:
-                raise AgentError("its card names no version of the protocol that is known here") from error
+                raise AgentError("its card names no supported version of the protocol") from error
         return card
 
     def _keep_own(self, card: AgentCard) -> None:
@@ -147,7 +147,7 @@ def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
     """Make a client.
 
     Raises:
-        ValueError: The card names no version of the protocol that is known.
+        ValueError: The card names no supported version of the protocol that is known.
     """
     # Without streaming, the agent is asked to answer at once, and its task is polled.
     polling = not card.capabilities.streaming

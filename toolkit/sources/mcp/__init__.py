@@ -345,7 +345,7 @@ class MCP(RemoteSource):
 
     def _make_tool(self, spec: types.Tool) -> AnyTool:
         if spec.execution and spec.execution.task_support == "required":
-            raise DefinitionError("it can only be called as a task of the protocol, which MCP does not do.")
+            raise DefinitionError("it can only be called as an MCP task, which is not supported.")
         name = spec.name  # so that the tool does not hold the whole spec
 
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -125,7 +125,7 @@ def _check_segment(template: str, segment: str) -> None:
     steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
     if segment == "" or not {".", ".."}.isdisjoint(steps):
         raise InvalidArguments(
-            f"{template}: a part of a path must not be empty, '.' or '..', and have no such step in it."
+            f"{template}: a path parameter must not be empty or '.' or '..', or contain such a segment."
         )
 
 

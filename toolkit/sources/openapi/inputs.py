@@ -246,7 +246,7 @@ def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
         DefinitionError: The document has no content, or only multipart forms.
     """
     if not request.content:
-        raise DefinitionError("requestBody has no content: say which media type it has.")
+        raise DefinitionError("requestBody has no content: declare its media type.")
     contents = [(_choose_media_type(name), content) for name, content in request.content.items()]
     media_type, content = min(contents, key=lambda each: _rank(each[0]))
     if media_type.lower().startswith(MULTIPART):
