@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from annotated_types import Le
-from pydantic import AfterValidator, BaseModel, Field, Json
+from pydantic import VERSION, AfterValidator, BaseModel, Field, Json
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Tool, ToolResult, tool
@@ -310,6 +310,9 @@ def test_not_decoded(sent: dict[str, Any]) -> None:
     assert ("invalid_arguments", ()) == (result.kind, result.repairs)
 
 
+needs_pydantic_2_14 = pytest.mark.skipif(VERSION.startswith("2.13"), reason="pydantic 2.14 reports another error")
+
+
 class Pair(NamedTuple):
     first: int
     second: int
@@ -318,7 +321,7 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (Pair, "[1, 2]", Pair(1, 2)),
+        pytest.param(Pair, "[1, 2]", Pair(1, 2), marks=needs_pydantic_2_14),
         (deque[int], "[1]", deque([1])),
         (Counter[str], '{"a": 1}', Counter("a")),
         (OrderedDict[str, int], '{"a": 1}', OrderedDict(a=1)),
@@ -466,6 +469,7 @@ class Span(BaseModel):
     stop: int = Field(default_factory=lambda data: data["start"] + 1)
 
 
+@needs_pydantic_2_14
 def test_default_that_follows() -> None:
     """A default that is made of other values is no fault of its own if one of them is missing."""
 
