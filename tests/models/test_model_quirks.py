@@ -173,6 +173,17 @@ FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
         )
         for low, high in ((1, 2), (0, 3), (0, 7), (-1, 0), ("0", "1"), (10**9, 0), (7, 3))
     },
+    "A3 arguments at the next index": (
+        [
+            [piece('{"a": 1}', "add", id="a", index=0)],
+            [piece("", "need", id="b", index=0)],
+            [piece('{"a"', index=1)],
+            [piece(": 2}", index=1)],
+            [piece("", "ping", id="c", index=1)],
+            [piece("{}", index=2)],
+        ],
+        [*ONE_TWO, "ping: pong"],
+    ),
     "A4 one index twice in the first delta": (
         [[piece("", "add", id="a", index=0), piece('{"a"', index=0)], [piece(": 1}", index=0)]],
         ["add: 1"],

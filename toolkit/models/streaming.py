@@ -1,8 +1,9 @@
 """Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
 A fragment belongs to the call with its id or, if there is none, to the latest one at its index, unless it has a name
-and starts a new call: with another id, or after complete JSON. Without id and index it belongs to the last call. The
-tests list the servers that are known for each deviation.
+and starts a new call: with another id, or after complete JSON. Without id and index it belongs to the last call, as it
+does without id and name at a new index while that call is not whole. The tests list the servers that are known for each
+deviation.
 
 Repetitions are dropped: a fragment that equals its call so far, a call that equals another one with its id, and an
 object that equals the one before it in one text of arguments.
@@ -198,10 +199,11 @@ class Accumulator:
     def _find_call(self, piece: Fragment) -> OpenCall | None:
         if piece.id and (known := self._known.get((piece.place, piece.id))):
             return known
-        if piece.place is not None:
-            found = self._latest.get(piece.place)
+        last = self.open[-1] if self.open and not piece.id else None
+        if piece.place is None:
+            found = last
         else:
-            found = self.open[-1] if self.open and not piece.id else None
+            found = self._latest.get(piece.place, None if piece.name or last is None or last.is_whole else last)
         return found if found is None or not _starts_call(found, piece) else None
 
 
