@@ -357,6 +357,24 @@ def test_half_a_character_in_strict_arguments(written: str) -> None:
     assert "Invalid arguments" in result.calls[0].result.text
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_strict_arguments_encoded_twice(api: Any) -> None:
+    """Arguments that a model has encoded twice reach the function, and are sent back as one object."""
+
+    def weigh(tags: dict[str, int], limit: int = 5) -> str:
+        """Weigh tags."""
+        return f"{tags} {limit}"
+
+    written = '{"tags":[{"key":"a","value":1}],"limit":null}'
+    with FakeServer([reply.calls(("weigh", json.dumps(written))), reply.text("Done.")]) as server:
+        runner = Runner([weigh], model="fake", base_url=server.base_url, api_key="test", api=api, strict=True)
+        result = runner.run("x")
+
+    body = server.requests[1].body
+    sent = body["messages"][1]["tool_calls"][0]["function"] if api == "chat" else body["input"][1]
+    assert ("{'a': 1} 5", written) == (result.calls[0].result.text, sent["arguments"])
+
+
 def test_response() -> None:
     """Text, reasoning, calls, cost, reason and the model's own name are read."""
     answer = {

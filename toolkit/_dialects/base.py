@@ -242,6 +242,7 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
         return call
     try:
         document = load_json(call.arguments)
+        document = load_json(document) if isinstance(document, str) else document  # it may be encoded twice
     except ValueError:
         return call  # the tool's own validation reports it
     arguments: Any = document

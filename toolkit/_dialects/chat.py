@@ -189,9 +189,12 @@ def sanitize_name(name: str) -> str:
 
 
 def sanitize_arguments(text: str) -> str:
-    """Return the text if it is a JSON object, else an empty object."""
+    """Return the text if it is a JSON object, what it encodes if that is one, else an empty object."""
     try:
-        return text if isinstance(from_json(text, allow_inf_nan=False), dict) else "{}"
+        value = from_json(text, allow_inf_nan=False)
+        if isinstance(value, str):
+            text, value = value, from_json(value, allow_inf_nan=False)
+        return text if isinstance(value, dict) else "{}"
     except ValueError:
         return "{}"
 
