@@ -492,13 +492,31 @@ def test_not_cut() -> None:
     assert isinstance(step_after(cut_after(WHOLE_LENGTH, "tool_calls")), RunCalls)
 
 
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_cut_whole_answer(line: Line, reason: str) -> None:
-    """A24: an answer that is not streamed is cut as well where its finish reason says so."""
-    calls = (piece('{"a": 1}', "need", id="a"), piece("{}", "ping", id="b"))
-    result = line.run(message(*calls, finish_reason=reason), reply.text("Done."), streamed=False)
+@STREAMED
+@pytest.mark.parametrize("reason", ["length", "content_filter", "max_tokens", "MAX_TOKENS", "sensitive"])
+def test_cut_whole_answer(line: Line, reason: str, streamed: bool) -> None:
+    """A24: an answer of whole calls is cut as well where its finish reason says so, in any provider's words."""
+    answer = reply.calls(("need", {"a": 1}), ("ping", {}), finish_reason=reason)
+    result = line.run(answer, reply.text("Done."), streamed=streamed)
 
     assert [f"need: {CUT_TEXT}", f"ping: {CUT_TEXT}"] == texts_of(result)
+
+
+@STREAMED
+@pytest.mark.parametrize("reason", ["error", "network_error", "insufficient_system_resource", "abort"])
+def test_answer_that_ends_in_an_error(line: Line, reason: str, streamed: bool) -> None:
+    """A26: a finish reason that says that the server failed is an error, and no call of the answer runs."""
+    with pytest.raises(ModelError, match=rf"The server broke off its answer: {reason}"):
+        line.run(reply.calls(("ping", {}), finish_reason=reason), streamed=streamed)
+
+    assert [] == line.entered
+
+
+def test_error_of_a_choice(line: Line) -> None:
+    """A26: the error beside such a finish reason is told."""
+    failed = {"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "no memory"}}]}
+    with pytest.raises(ModelError, match="no memory"):
+        line.run(reply.chunks([chunk(content="Hi"), failed]), streamed=True)
 
 
 @STREAMED

@@ -40,12 +40,16 @@ META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 # Fields of a call by the meta keys that set them.
 _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "output_path"}
 
-# Reasons with which providers say that a reply was cut off, at a limit or by a filter.
-_CUT = frozenset(
-    {"length", "content_filter", "max_tokens", "model_context_window_exceeded", "refusal"}
-    | {"incomplete", "in_progress", "failed", "cancelled"}
-    | {"safety", "recitation", "prohibited_content", "blocklist", "spii"}
-)
+# Finish reasons of a reply that was cut off, at a limit or by a filter -> OpenAI's name.
+CUT_REASONS: Mapping[str, str] = {
+    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
+    **dict.fromkeys(("recitation", "prohibited_content", "blocklist", "spii"), "content_filter"),
+}
+# Finish reasons of a server that failed within its reply.
+FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource", "abort"})
+# All with which providers say that a reply may be incomplete, statuses of Responses included.
+_CUT = frozenset({*CUT_REASONS, *FAILED_REASONS, "incomplete", "in_progress", "failed", "cancelled"})
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, get_member, join_text
+from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, RunDialect, get_member, join_text
 from toolkit._dialects.chat import Chat
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
@@ -79,6 +79,9 @@ class _CompletionBuilder(ResponseBuilder):
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
+        if reason in FAILED_REASONS:
+            raise ModelError(f"The server broke off its answer: {excerpt(get_member(choice, 'error') or reason)}")
+        reason = CUT_REASONS.get(reason.lower(), reason)
         if self.finish_reason not in ("length", "content_filter"):  # a router may send another one after it
             self.finish_reason = reason or self.finish_reason
         self.model = model if isinstance(model, str) and model else self.model
