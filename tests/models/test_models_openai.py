@@ -716,3 +716,38 @@ def test_extra_content(streams: bool) -> None:
 
     sent = [request.body["messages"][1]["tool_calls"][0] for request in server.requests[1:]]
     assert [SIGNED, SIGNED] == [call["extra_content"] for call in sent]
+
+
+SUMMARY = {"type": "reasoning.summary", "summary": "I look at the clock.", "id": None, "index": 0}
+SIGNATURE = {"type": "reasoning.encrypted", "data": "c2ln", "id": "a", "index": 0}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_reasoning_details(streams: bool) -> None:
+    """The reasoning details of OpenRouter are sent back as they came, also from a saved chat or a history in JSON."""
+
+    def get_time() -> str:
+        """Get the time."""
+        return "noon"
+
+    call = {"index": 0, "id": "a", "function": {"name": "get_time", "arguments": "{}"}}
+    whole = {"reasoning_details": [SUMMARY, SIGNATURE], "tool_calls": [call]}
+    deltas = [
+        {"reasoning_details": [{**SUMMARY, "summary": "I look "}]},
+        {"reasoning_details": [{**SUMMARY, "summary": "at the clock."}]},
+        {"reasoning_details": [SIGNATURE], "tool_calls": [call]},
+    ]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    first = reply.chunks([*chunks, end]) if streams else reply.body({"choices": [{"message": whole}]})
+    with FakeServer([first, *map(reply.text, ("It is noon.", "Yes.", "Sure."))]) as server:
+        runner, session = Runner([get_time], base_url=server.base_url, model="gemini"), Session()
+        if streams:
+            list(runner.stream("What time is it?", session=session))
+        else:
+            runner.run("What time is it?", session=session)
+        runner.run("Sure?", session=Session.from_json(session.to_json()))
+        runner.run("Really?", messages=server.requests[-1].body["messages"])
+
+    sent = [request.body["messages"][1]["reasoning_details"] for request in server.requests[1:]]
+    assert [[SUMMARY, SIGNATURE]] * 3 == sent

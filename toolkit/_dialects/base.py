@@ -292,6 +292,17 @@ def list_items(value: Any, name: str) -> list[Any]:
     return list(items) if isinstance(items, (list, tuple)) else [items]
 
 
+def to_plain_item(item: Any) -> dict[str, Any] | None:
+    """Convert an item of any type to plain data that can be sent back; return None for anything else."""
+    if hasattr(item, "model_dump"):
+        item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
+    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
+        return None
+    text = replace_surrogates(json.dumps(item, ensure_ascii=False, default=str))
+    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
+    return plain
+
+
 def is_cut_off(reply: Any) -> bool:
     """Return whether a reply says that it was cut off, so that its calls may be incomplete."""
     first = (*list_items(reply, "choices")[:1], *list_items(reply, "candidates")[:1])

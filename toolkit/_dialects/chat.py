@@ -23,6 +23,7 @@ from toolkit._dialects.base import (
     get_member,
     make_call,
     split_function,
+    to_plain_item,
 )
 from toolkit._dialects.strict.rules import GRAMMAR, MINIMAL, STRICT
 from toolkit._dialects.tool_choice import render_choice
@@ -147,6 +148,8 @@ def _(message: ModelResponse) -> dict[str, Any]:
     }
     if message.reasoning:
         wire["reasoning_content"] = replace_surrogates(message.reasoning)
+    if details := [item for item in message.items if str(item.get("type")).startswith("reasoning.")]:
+        wire["reasoning_details"] = details
     if message.calls:
         wire["tool_calls"] = [_render_call(call) for call in message.calls]
     return wire
@@ -178,6 +181,16 @@ def read_extra(call: Any) -> str:
     """
     extra = get_member(call, "extra_content")
     return dump_json(extra) if isinstance(extra, dict) else ""
+
+
+def read_details(message: Any) -> tuple[dict[str, Any], ...]:
+    """Return the `reasoning_details` of a message: OpenRouter needs them back for Gemini's signatures.
+
+    Source: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
+    """
+    details = get_member(message, "reasoning_details")
+    items = map(to_plain_item, details) if isinstance(details, (list, tuple)) else ()
+    return tuple(item for item in items if item is not None)
 
 
 def sanitize_name(name: str) -> str:
@@ -268,7 +281,8 @@ def _parse_assistant(message: Mapping[str, Any], parts: Sequence[_Part]) -> Mess
     older = message.get("function_call")
     calls = [*(message.get("tool_calls") or ()), *([{"function": older}] if older else ())]
     reasoning = _get_text(message, "reasoning_content") or _get_text(message, "reasoning")
-    return ModelResponse(text=text, calls=tuple(map(_parse_call, calls)), reasoning=reasoning)
+    items = read_details(message)
+    return ModelResponse(text=text, calls=tuple(map(_parse_call, calls)), reasoning=reasoning, items=items)
 
 
 def _parse_tool(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:

@@ -12,7 +12,6 @@ content or its encrypted form, and only if an item of the model follows it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -156,17 +155,6 @@ def _render_text_format(body: dict[str, Any]) -> dict[str, Any]:
     if "response_format" not in body:
         return {}
     return {"text": {"format": {"type": "json_schema", **body["response_format"]["json_schema"]}}}
-
-
-def to_plain_item(item: Any) -> dict[str, Any] | None:
-    """Convert an item of any type to plain data that can be sent back; return None for anything else."""
-    if hasattr(item, "model_dump"):
-        item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
-    if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
-        return None
-    text = replace_surrogates(json.dumps(item, ensure_ascii=False, default=str))
-    plain: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)  # no request can carry NaN
-    return plain
 
 
 def is_call(item: Any) -> bool:

@@ -182,7 +182,8 @@ def estimate_tokens(messages: Iterable[Message]) -> int:
 def _estimate(message: Message) -> int:
     if isinstance(message, ModelResponse):
         calls = sum(len(call.name) + len(call.wire_arguments or call.arguments) for call in message.calls)
-        characters = sum(len(str(item)) for item in message.items) or len(message.text) + len(message.reasoning) + calls
+        items = sum(len(str(item)) for item in message.items)  # those of Responses have the text and the calls
+        characters = max(items, len(message.text) + len(message.reasoning) + calls)
         return ceil(characters / CHARACTERS_PER_TOKEN)
     tokens = ceil(len(message.text) / CHARACTERS_PER_TOKEN)
     if not isinstance(message, UserMessage):  # the message after results has their images and files

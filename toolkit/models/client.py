@@ -49,7 +49,6 @@ class ResponseBuilder(ABC):
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
-        self.items: tuple[Mapping[str, Any], ...] = ()
         self.finish_reason = ""
         self.model = ""
         self.usage: Usage = Usage(requests=1)
@@ -67,6 +66,10 @@ class ResponseBuilder(ABC):
     @abstractmethod
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order of the answer."""
+
+    @abstractmethod
+    def build_items(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the items that the server expects back unchanged."""
 
 
 class ServerModel:
@@ -246,7 +249,7 @@ class ServerModel:
             usage=builder.usage,
             model=builder.model or self.name,
             reasoning=replace_surrogates("".join(builder.reasoning)),
-            items=builder.items,
+            items=builder.build_items(),
             is_answer=bool(calls) and self.dialect.has_answer(content),
         )
 

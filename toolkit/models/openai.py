@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, RunDialect, get_member, join_text
-from toolkit._dialects.chat import Chat
+from toolkit._dialects.chat import Chat, read_details
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -18,6 +19,9 @@ from toolkit.models.errors import excerpt
 from toolkit.models.streaming import Accumulator
 from toolkit.models.wire import malformed, read_content, read_index, read_object, read_objects, read_text
 
+# Details of reasoning whose text comes in fragments, and the key of the text.
+_DETAIL_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
+
 
 class _CompletionBuilder(ResponseBuilder):
     """Collects one completion."""
@@ -25,6 +29,7 @@ class _CompletionBuilder(ResponseBuilder):
     def __init__(self) -> None:
         super().__init__()
         self.accumulator = Accumulator()
+        self.details: list[Mapping[str, Any]] = []
 
     @classmethod
     @override
@@ -43,6 +48,7 @@ class _CompletionBuilder(ResponseBuilder):
         builder._read_metadata(reply, choices[0])
         builder.text.append(_message_text(message))
         builder.reasoning.append(_reasoning_text(message))
+        builder.details += read_details(message)
         for call in _list_calls(message):
             builder.accumulator.add_whole(call)
         builder.finish_reason = builder.finish_reason or "stop"
@@ -59,6 +65,7 @@ class _CompletionBuilder(ResponseBuilder):
         if reasoning := _reasoning_text(delta):
             self.reasoning.append(reasoning)
             yield ReasoningDelta(replace_surrogates(reasoning))
+        self.details += read_details(delta)
         if text := _message_text(delta):
             self.text.append(text)
             yield TextDelta(replace_surrogates(text))
@@ -75,6 +82,12 @@ class _CompletionBuilder(ResponseBuilder):
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order in which they started."""
         return self.accumulator.build_calls()
+
+    @override
+    def build_items(self) -> tuple[Mapping[str, Any], ...]:
+        """Return the reasoning's details, the fragments of each text joined."""
+        groups = groupby(enumerate(self.details), lambda each: _place_detail(*each))
+        return tuple(_join_details([detail for _, detail in group]) for _, group in groups)
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
@@ -104,6 +117,23 @@ class OpenAIModel(ServerModel):
     own_keys: ClassVar[frozenset[str]] = frozenset({"messages", "model", "stream", "tools"})
     resource = "chat.completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
+
+
+def _place_detail(number: int, detail: Mapping[str, Any]) -> object:
+    """Return what the fragments of one detail have in common; a detail without text or index has no other fragments."""
+    is_text, index = detail["type"] in _DETAIL_TEXTS, detail.get("index")
+    return (detail["type"], index) if is_text and index is not None else number
+
+
+def _join_details(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Join the fragments of one detail; a later one may have what the first one lacks, such as a signature."""
+    joined = dict(parts[0])
+    for part in parts[1:]:
+        joined.update((key, value) for key, value in part.items() if value is not None)
+    if len(parts) > 1:
+        name = _DETAIL_TEXTS[joined["type"]]
+        joined[name] = "".join(str(part.get(name) or "") for part in parts)
+    return joined
 
 
 def _find_choice(chunk: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, canonical_text, drop_repeated, get_member
+from toolkit._dialects.base import RunDialect, canonical_text, drop_repeated, get_member, to_plain_item
 from toolkit._dialects.responses import (
     Item,
     Responses,
@@ -23,7 +23,6 @@ from toolkit._dialects.responses import (
     output_text,
     parse_call,
     reasoning_text,
-    to_plain_item,
 )
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
@@ -57,6 +56,7 @@ class _ItemsBuilder(ResponseBuilder):
 
     def __init__(self) -> None:
         super().__init__()
+        self.items: tuple[Item, ...] = ()
         self.has_pieces = False
         # By index and content, so that a repeated event counts once.
         self.started: dict[str, Item] = {}
@@ -95,6 +95,11 @@ class _ItemsBuilder(ResponseBuilder):
     def build_calls(self) -> tuple[ToolCall, ...]:
         """Make the calls, in the order of the items."""
         return _list_calls(self.items)
+
+    @override
+    def build_items(self) -> tuple[Item, ...]:
+        """Return the items of the answer."""
+        return self.items
 
     def _report_piece(self, kind: str, event: Any) -> Iterator[Piece]:
         if kind.startswith("response.reasoning_"):
