@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 
 from tests.encoding import encode
-from toolkit import tool
+from toolkit import Toolbox, tool
 from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.strict.plain import Note
 from toolkit._dialects.strict.rewriter import make_form
@@ -525,3 +525,89 @@ def test_the_root_is_always_an_object() -> None:
 
     assert "object" == form.schema["type"]
     assert {"b": "x"} == form.decode({"arguments": {"b": "x"}})
+
+
+ATTACHMENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"page": {"type": "string"}},
+    "required": ["page"],
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "text"}, "content": {"type": "string"}},
+            "required": ["kind", "content"],
+        },
+        {"$ref": "#/$defs/Link"},
+        {"type": "null"},
+    ],
+    "not": {"required": ["content", "url"]},
+    "$defs": {
+        "Link": {
+            "type": "object",
+            "properties": {"kind": {"const": "link"}, "url": {"type": "string"}},
+            "required": ["kind", "url"],
+        }
+    },
+}
+WHOLE = {"allOf": [{"$ref": "#/$defs/Link"}, {"properties": {"page": {"type": "string"}}}], **ATTACHMENT}
+PARAMETERS = {"anthropic": "input_schema", "mcp": "inputSchema"}
+
+
+class Attach:
+    """A tool of another library."""
+
+    name = "attach"
+    description = "Attach."
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self.parameters = parameters
+
+    def execute(self, **arguments: Any) -> Any:
+        """Return the arguments."""
+        return arguments
+
+
+def show_parameters(parameters: dict[str, Any], dialect: Any, *, strict: bool) -> Any:
+    shown = Toolbox([Attach(parameters)]).schemas(dialect, strict=strict)[0]
+    return shown.get("function", shown)[PARAMETERS.get(dialect, "parameters")]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic", "gemini", "minimal"])
+@pytest.mark.parametrize("parameters", [ATTACHMENT, WHOLE], ids=["oneOf", "allOf"])
+def test_no_provider_gets_alternatives_at_the_root(parameters: dict[str, Any], dialect: Any, strict: bool) -> None:
+    """OpenAI and Anthropic refuse them, so their properties are the root's, and the description has the rest."""
+    shown = show_parameters(parameters, dialect, strict=strict)
+
+    assert set() == shown.keys() & {"anyOf", "oneOf", "allOf", "not"}
+    assert {"page", "kind", "content", "url"} == shown["properties"].keys()
+    assert {"page", "kind"} <= set(shown["required"])
+    assert '"required": ["kind", "content"]' in shown["description"]
+    assert 'not: {"required": ["content", "url"]}' in shown["description"]
+
+
+def test_mcp_gets_alternatives_at_the_root() -> None:
+    """The Model Context Protocol allows them."""
+    assert ATTACHMENT["oneOf"] == show_parameters(ATTACHMENT, "mcp", strict=False)["oneOf"]
+
+
+def test_references_into_alternatives_at_the_root() -> None:
+    """What a reference points to is sent, too."""
+    parameters = {**ATTACHMENT, "properties": {"page": {"$ref": "#/oneOf/0/properties/content"}}}
+    shown = show_parameters(parameters, "chat", strict=False)
+
+    assert ({"$ref": "#/$defs/content"}, TEXT) == (shown["properties"]["page"], shown["$defs"]["content"])
+
+
+def test_calls_of_a_tool_with_alternatives_at_its_root() -> None:
+    """The tool's own schema still decides about each call."""
+    box = Toolbox([Attach(ATTACHMENT)])
+    written = [
+        {"page": "p", "kind": "link", "content": None, "url": "u"},
+        {"page": "p", "kind": "text", "content": None, "url": "u"},
+    ]
+    calls = [{"id": str(n), "function": {"name": "attach", "arguments": json.dumps(w)}} for n, w in enumerate(written)]
+    first, second = box.answer({"role": "assistant", "tool_calls": calls}, "chat", strict=True)
+
+    assert {"page": "p", "kind": "link", "url": "u"} == json.loads(first["content"])
+    assert second["content"].startswith("Invalid arguments")

@@ -10,6 +10,7 @@ Schema; it makes the schema that is sent and picks the decoder of its documents.
 Files, each importing only those below it:
 
     rewriter  the form of a schema under a provider's rules: references, objects, arrays, unions, enumerations
+    roots     a root without alternatives
     plain     the form of a schema that is sent nearly unchanged
     rules     the keywords of JSON Schema that each provider supports, and its limits
     decoders  conversion of documents from the form that is sent to the tool's own

@@ -12,7 +12,7 @@ a reference                         a shared definition if the provider supports
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 from typing import Any, TypeAlias, cast
@@ -34,10 +34,17 @@ from toolkit._dialects.strict.decoders import (
 )
 from toolkit._dialects.strict.matching import are_disjoint, is_valid
 from toolkit._dialects.strict.plain import NAME_NOTE, Note, SchemaForm, make_plain_form
+from toolkit._dialects.strict.roots import (
+    COMPOSITIONS,
+    hoist_alternatives,
+    make_flat_form,
+    merge_schemas,
+)
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
     ANTHROPIC,
     ANTHROPIC_STRICT,
+    GRAMMAR,
     HOLDERS,
     PLAIN,
     STRUCTURE,
@@ -89,15 +96,23 @@ def make_form(schema: Schema, rules: Rules) -> SchemaForm:
     If there is no lossless form, it is the plain form, with a note of the reason.
     """
     if not rules.has_rewrites:
-        return make_plain_form(schema, rules)
+        return _make_plain_form(schema, rules)
     try:
         return _make_rewritten_form(schema, rules)
     except NoFormError as error:
         reason = str(error)
     except _UNREADABLE as error:
         reason = f"the schema cannot be read ({type(error).__name__})"
-    plain = make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else PLAIN)
+    plain = _make_plain_form(schema, ANTHROPIC if rules is ANTHROPIC_STRICT else GRAMMAR)
     return replace(plain, notes=(Note("", f"no form under the rules {rules.name!r}: {reason}"), *plain.notes))
+
+
+def _make_plain_form(schema: Schema, rules: Rules) -> SchemaForm:
+    """Make the form of a schema that is sent nearly unchanged, without compositions at the root of all but MCP."""
+    if rules is not PLAIN and not COMPOSITIONS.isdisjoint(schema):
+        with suppress(*_UNREADABLE):
+            return make_flat_form(schema, rules)
+    return make_plain_form(schema, rules)
 
 
 def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
@@ -108,6 +123,8 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     """
     state = RewriteState(rules, schema)
     root = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    if not COMPOSITIONS.isdisjoint(root) and root.get("type") == "object":
+        root = hoist_alternatives(root, schema)
     with enter_reference(state, root) as node:
         part = rewrite(state, node, "")
     if part.schema.get("type") == "string":
@@ -281,7 +298,7 @@ def enter_reference(state: RewriteState, schema: Any) -> Iterator[Any]:
     state.entered.append(schema["$ref"])
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     try:
-        yield _merge_schemas(beside, look_up(state.root, schema["$ref"]))
+        yield merge_schemas(beside, look_up(state.root, schema["$ref"]))
     finally:
         state.entered.pop()
 
@@ -311,21 +328,8 @@ def rewrite_all_of(state: RewriteState, schema: Schema, path: str) -> Part:
     with ExitStack() as references:
         for entry in schema["allOf"]:
             node = references.enter_context(enter_reference(state, entry))
-            whole = _merge_schemas(whole, as_mapping(node))
+            whole = merge_schemas(whole, as_mapping(node))
         return rewrite(state, whole, path)
-
-
-def _merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
-    """Merge two schemas that both apply; if a keyword differs the first one wins, and the result may accept more."""
-    both = {**second, **first}
-    for keyword in ("properties", "patternProperties"):
-        if keyword in first and keyword in second:
-            one, other = first[keyword], second[keyword]
-            different = [name for name in one if name in other and one[name] != other[name]]
-            both[keyword] = {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in different}}
-    if "required" in first and "required" in second:
-        both["required"] = list(dict.fromkeys([*first["required"], *second["required"]]))
-    return both
 
 
 def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:

@@ -1,0 +1,99 @@
+"""A root without alternatives: OpenAI and Anthropic refuse a tool with `anyOf`, `oneOf`, `allOf` or `not` at the root.
+
+The properties of all alternatives become properties of the root, and what distinguishes them goes into the description.
+The schema that is sent accepts more than the tool, whose own validation sees all arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from toolkit._dialects.strict.plain import Note, SchemaForm, make_plain_form
+from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, drop_noise
+from toolkit._schema.json_schema import as_mapping, resolve_reference
+
+Schema: TypeAlias = Mapping[str, Any]
+
+# Keywords that are refused at the root of a tool's parameters, but not inside of them.
+COMPOSITIONS = frozenset({"anyOf", "oneOf", "allOf", "not"})
+# Levels of alternatives of alternatives whose properties are hoisted.
+MAX_LEVELS = 3
+
+
+def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
+    """Make the plain form of a schema without compositions at its root."""
+    whole = {key: value for key, value in schema.items() if key != "allOf"}
+    for entry in schema.get("allOf", ()):
+        whole = merge_schemas(whole, resolve_reference(as_mapping(entry), schema))
+    return _describe_compositions(make_plain_form(hoist_alternatives(whole, schema), rules))
+
+
+def hoist_alternatives(schema: Schema, root: Schema, levels: int = MAX_LEVELS) -> dict[str, Any]:
+    """Return a schema that has the properties of its alternatives; these keep what distinguishes them.
+
+    Args:
+        schema: The schema of an object.
+        root: The schema into which references point.
+        levels: How many levels of alternatives are read.
+    """
+    hoisted = dict(schema)
+    for keyword in ("anyOf", "oneOf") if levels else ():
+        targets = [resolve_reference(as_mapping(each), root) for each in schema.get(keyword, ())]
+        objects = [
+            hoist_alternatives(each, root, levels - 1) for each in targets if each.get("type", "object") == "object"
+        ]
+        if any("properties" in each for each in objects):
+            _hoist(hoisted, keyword, objects)
+    return hoisted
+
+
+def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) -> None:
+    found: dict[str, list[Any]] = {}
+    for alternative in alternatives:
+        for name, inner in as_mapping(alternative.get("properties")).items():
+            kinds = found.setdefault(name, [])
+            kinds += [] if inner in kinds else [inner]
+    shared = {name: kinds[0] if len(kinds) == 1 else {"anyOf": kinds} for name, kinds in found.items()}
+    needed = [each.get("required", ()) for each in alternatives]
+    always = [name for name in needed[0] if all(name in names for names in needed)]
+    whole["properties"] = {**shared, **as_mapping(whole.get("properties"))}
+    if required := list(dict.fromkeys([*whole.get("required", ()), *always])):
+        whole["required"] = required
+    if all(each.get("additionalProperties") is False for each in alternatives):
+        whole.setdefault("additionalProperties", False)
+    different = {name for name, kinds in found.items() if len(kinds) > 1}
+    whole[keyword] = [_reduce(each, different) for each in alternatives]
+
+
+def _reduce(alternative: Schema, different: set[str]) -> dict[str, Any]:
+    """Return what an alternative says that the whole does not."""
+    own = as_mapping(alternative.get("properties"))
+    properties = {name: inner for name, inner in own.items() if name in different}
+    rest = {key: value for key, value in alternative.items() if key not in ANNOTATIONS | {"type", "properties"}}
+    if rest.get("additionalProperties") is False:
+        del rest["additionalProperties"]
+    return {**({"properties": properties} if properties else {}), **rest}
+
+
+def _describe_compositions(form: SchemaForm) -> SchemaForm:
+    """Move the compositions at the root of a form into its description."""
+    moved = [keyword for keyword in form.schema if keyword in COMPOSITIONS]
+    rest = {key: value for key, value in form.schema.items() if key not in COMPOSITIONS}
+    texts = [describe_keyword(keyword, drop_noise({keyword: form.schema[keyword]})[keyword]) for keyword in moved]
+    notes = [Note("", f"{keyword} goes into the description") for keyword in moved]
+    return replace(form, schema=Part(rest).add_description(*texts).schema, notes=(*form.notes, *notes))
+
+
+def merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
+    """Merge two schemas that both apply; if a keyword differs the first one wins, and the result may accept more."""
+    both = {**second, **first}
+    for keyword in ("properties", "patternProperties"):
+        if keyword in first and keyword in second:
+            one, other = first[keyword], second[keyword]
+            different = [name for name in one if name in other and one[name] != other[name]]
+            both[keyword] = {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in different}}
+    if "required" in first and "required" in second:
+        both["required"] = list(dict.fromkeys([*first["required"], *second["required"]]))
+    return both
