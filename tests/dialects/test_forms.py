@@ -599,6 +599,21 @@ def test_references_into_alternatives_at_the_root() -> None:
     assert ({"$ref": "#/$defs/content"}, TEXT) == (shown["properties"]["page"], shown["$defs"]["content"])
 
 
+def test_alternatives_at_the_root_that_take_any_key() -> None:
+    """In strict mode such a tool takes any key, too; alternatives that differ in nothing else are not described."""
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "anyOf": [{"properties": {"a": TEXT}, "additionalProperties": True}, {"properties": {"b": TEXT}}],
+    }
+    box = Toolbox([Attach(parameters)])
+    more = {"a": None, "b": None, "additional_properties": [{"key": "c", "value": '"x"'}]}
+    call = {"id": "1", "function": {"name": "attach", "arguments": json.dumps(more)}}
+    (answer,) = box.answer({"role": "assistant", "tool_calls": [call]}, "chat", strict=True)
+
+    assert {"c": "x"} == json.loads(answer["content"])
+    assert "oneOf" not in str(show_parameters({**parameters, "oneOf": parameters["anyOf"][1:]}, "chat", strict=False))
+
+
 def test_calls_of_a_tool_with_alternatives_at_its_root() -> None:
     """The tool's own schema still decides about each call."""
     box = Toolbox([Attach(ATTACHMENT)])

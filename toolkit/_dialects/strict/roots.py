@@ -18,6 +18,8 @@ Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords that are refused at the root of a tool's parameters, but not inside of them.
 COMPOSITIONS = frozenset({"anyOf", "oneOf", "allOf", "not"})
+# Keywords of an alternative that the root says, or that say nothing.
+_SAID = ANNOTATIONS | {"type", "properties"}
 # Levels of alternatives of alternatives whose properties are hoisted.
 MAX_LEVELS = 3
 
@@ -61,19 +63,22 @@ def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) 
     whole["properties"] = {**shared, **as_mapping(whole.get("properties"))}
     if required := list(dict.fromkeys([*whole.get("required", ()), *always])):
         whole["required"] = required
-    if all(each.get("additionalProperties") is False for each in alternatives):
-        whole.setdefault("additionalProperties", False)
+    open_to = [each.get("additionalProperties") for each in alternatives]
+    if any(open_to) or all(each is False for each in open_to):
+        whole.setdefault("additionalProperties", any(open_to))
     different = {name for name, kinds in found.items() if len(kinds) > 1}
     whole[keyword] = [_reduce(each, different) for each in alternatives]
+    if not any(whole[keyword]):
+        del whole[keyword]
 
 
 def _reduce(alternative: Schema, different: set[str]) -> dict[str, Any]:
     """Return what an alternative says that the whole does not."""
     own = as_mapping(alternative.get("properties"))
     properties = {name: inner for name, inner in own.items() if name in different}
-    rest = {key: value for key, value in alternative.items() if key not in ANNOTATIONS | {"type", "properties"}}
-    if rest.get("additionalProperties") is False:
-        del rest["additionalProperties"]
+    rest = {key: value for key, value in alternative.items() if key not in _SAID}
+    if not rest.get("additionalProperties"):
+        rest.pop("additionalProperties", None)
     return {**({"properties": properties} if properties else {}), **rest}
 
 
