@@ -61,6 +61,13 @@ def test_encoded(message: Message, wire: dict[str, Any]) -> None:
     assert wire == render_message(message)
 
 
+def test_white_space_before_calls() -> None:
+    """White space that a model writes before its calls is not sent back: Anthropic refuses a text of white space."""
+    message = answer(ToolCall(name="add", id="w", provider_call_id="w"), text="\n\n")
+
+    assert {"role": "assistant", "content": None, "tool_calls": [wired()]} == render_message(message)
+
+
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_decoded(message: Message, wire: dict[str, Any]) -> None:
     """What was written is read back."""

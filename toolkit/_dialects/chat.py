@@ -144,7 +144,8 @@ def _(message: UserMessage) -> dict[str, Any]:
 def _(message: ModelResponse) -> dict[str, Any]:
     wire: dict[str, Any] = {
         "role": "assistant",
-        "content": replace_surrogates(message.text) or (None if message.calls else ""),
+        # Anthropic refuses a text of white space, which models write before calls.
+        "content": None if message.calls and not message.text.strip() else replace_surrogates(message.text),
     }
     if message.reasoning:
         wire["reasoning_content"] = replace_surrogates(message.reasoning)
