@@ -1234,7 +1234,7 @@ def newer(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("write", "text"),
-    [(spoil, "cannot be used"), (other, "does not hold a schedule"), (newer, "later version")],
+    [(spoil, "cannot be used"), (other, "something other than a schedule"), (newer, "later version")],
     ids=["damaged", "another program's", "newer"],
 )
 def test_refused_file(tmp_path: Path, write: Callable[[Path], None], text: str) -> None:

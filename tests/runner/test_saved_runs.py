@@ -112,7 +112,7 @@ def test_prune(runs: SQLiteRuns) -> None:
 def test_file_is_private(runs: SQLiteRuns, tmp_path: Path) -> None:
     """Only its owner may read the conversations; another kind of store is refused."""
     assert 0 == stat.S_IMODE((tmp_path / "runs.db").stat().st_mode) & 0o077
-    with pytest.raises(StoreError, match="does not hold a ledger"):
+    with pytest.raises(StoreError, match="something other than a ledger"):
         SQLiteLedger(tmp_path / "runs.db")
 
 

@@ -345,7 +345,7 @@ def test_damaged_message(tmp_path: Path, row: str | bytes | None) -> None:
     with closing(sqlite3.connect(tmp_path / "chats.db")) as connection, connection:
         connection.execute("UPDATE messages SET message = ?", (row,))
 
-    with pytest.raises(StoreError, match="A message of the conversation 'main' is damaged"):
+    with pytest.raises(StoreError, match="A message of the session 'main' is damaged"):
         Runner(model=ScriptedModel(["Hello."])).run("Hi", session=session)
 
 

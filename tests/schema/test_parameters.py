@@ -1847,7 +1847,7 @@ def test_sentinels() -> None:
         "names": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
         "colour": {"type": "string"},
     } == made.parameters["properties"]
-    assert ["UNSET", "UNSET", "MISSING"] == made.invoke("{}").value
+    assert [repr(UNSET), repr(UNSET), repr(MISSING)] == made.invoke("{}").value
     assert ["2", "None", "'red'"] == made.invoke({"seats": 2, "names": None, "colour": "red"}).value
     assert "greater than or equal to 1" in made.invoke({"seats": 0}).text
 
@@ -1862,6 +1862,6 @@ def test_sentinel_alone() -> None:
         """Stand."""
 
     assert {} == tool(sit).parameters["properties"]
-    assert "UNSET MISSING" == tool(sit).invoke("{}").value
+    assert f"{UNSET} {MISSING}" == tool(sit).invoke("{}").value
     with pytest.raises(DefinitionError, match="'place' cannot be described to a model: its annotation UNSET"):
         tool(stand).parameters  # noqa: B018
