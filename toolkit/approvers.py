@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
@@ -225,12 +226,11 @@ class ApprovalQueue:
         """
         with self._lock:
             question = self._open.pop(call_id, None)
-        try:
-            if question is None or question.cancellation or question.loop.is_closed():
-                raise InvalidStateError  # noqa: TRY301  as for a call that was answered
-            question.verdict.set_result(verdict)
-        except InvalidStateError:
-            raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.") from None
+        if question is not None and not question.cancellation and not question.loop.is_closed():
+            with suppress(InvalidStateError):
+                question.verdict.set_result(verdict)
+                return
+        raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Add a call to the queue, and wait for the answer."""
