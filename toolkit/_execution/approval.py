@@ -101,6 +101,11 @@ Verdict: TypeAlias = bool | Decision
 Approver: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 
 
+def make_decision(verdict: Verdict) -> Decision:
+    """Return a Decision unchanged, and make one of True or False."""
+    return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+
+
 class Deferred(ToolkitError):
     """A call waits for approval. It is raised through the pipeline of the call, middleware included.
 
@@ -144,7 +149,7 @@ class RecordedDecisions:
         otherwise: Approver | None = None,
     ) -> None:
         self._pending = {waiting.call.id: waiting for waiting in pending}
-        self._verdicts = dict(decisions)
+        self._decisions = {call_id: make_decision(verdict) for call_id, verdict in decisions.items()}
         self._otherwise = otherwise
         self._approved: set[str] = set()
         self._lock = threading.Lock()
@@ -153,10 +158,10 @@ class RecordedDecisions:
         """Return the decision on a call."""
         if request.call.id not in self._pending:
             return defer_unasked(request) if self._otherwise is None else self._otherwise(request)
-        verdict = self._recall(request)
-        if verdict is None and self._otherwise is not None:
+        decision = self._recall(request)
+        if decision is None and self._otherwise is not None:
             return self._otherwise(request)
-        return Decision.defer("The tool or the call has changed since it was shown.") if verdict is None else verdict
+        return decision or Decision.defer("The tool or the call has changed since it was shown.")
 
     def settle(self, approver: Approver) -> Approver:
         """Wrap an approver of a run above, so that it does not defer what these decisions approve; it may reject it."""
@@ -174,23 +179,26 @@ class RecordedDecisions:
             if request.call.id in self._approved:
                 return True
             # The sub-agent's own approver may have changed the call before it was shown.
-            verdict = self._recall(request)
-            return answer if verdict is None else verdict
+            return self._recall(request) or answer
 
         return approve
 
-    def _recall(self, request: ApprovalRequest) -> Verdict | None:
+    def _recall(self, request: ApprovalRequest) -> Decision | None:
         """Return the decision on a call, once; None if it has changed since it was shown, or does not wait."""
         call_id = request.call.id
         with self._lock:
             self._approved.discard(call_id)
-            waiting, verdict = self._pending.get(call_id), self._verdicts.get(call_id)
-            if waiting is None or not (_is_rejection(verdict) or waiting.digest == request.digest):
+            waiting = self._pending.get(call_id)
+            if waiting is None:
                 return None
-            self._verdicts.pop(call_id, None)
-            if verdict is not None and _is_approval(verdict):
+            decision = self._decisions.get(call_id) or Decision.defer(waiting.reason)
+            is_rejection = not decision.approved and decision.refusal != "defer"
+            if not is_rejection and waiting.digest != request.digest:
+                return None
+            self._decisions.pop(call_id, None)
+            if decision.approved:
                 self._approved.add(call_id)
-        return Decision.defer(waiting.reason) if verdict is None else verdict
+        return decision
 
 
 def defer_unasked(_: ApprovalRequest) -> Verdict:
@@ -215,14 +223,6 @@ def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingA
             raise ApprovalError(explain_unknown_call(call_id, waiting))
         if not isinstance(verdict, (bool, Decision)):
             raise ApprovalError(f"The decision on {call_id!r} is {verdict!r}: use True, False or a Decision.")
-
-
-def _is_approval(verdict: Verdict) -> bool:
-    return verdict.approved if isinstance(verdict, Decision) else verdict
-
-
-def _is_rejection(verdict: Verdict | None) -> bool:
-    return verdict is False or (isinstance(verdict, Decision) and not verdict.approved and verdict.refusal != "defer")
 
 
 def explain_unknown_call(call_id: str, pending: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import DEADLINE, Cancellation
 from toolkit._concurrency.threads import cancellation_error
-from toolkit._execution.approval import Approver, Authorizer, Decision, Deferred, Deny, Stopped
+from toolkit._execution.approval import Approver, Authorizer, Decision, Deferred, Deny, Stopped, make_decision
 from toolkit._execution.approval_request import MASK, ApprovalRequest
 from toolkit._messages import ToolCall
 from toolkit._options import get_short_traceback
@@ -189,11 +189,11 @@ class Gates:
             if isinstance(answer, Denied) and not isinstance(answer, Late):
                 raise Denied(DENIED + _format_reason(str(answer))) from answer.__cause__
             required = answer is not False  # also if it failed, or did not answer in time
-        request = replace(request, required=required)
-        if approver is None and request.required:
-            raise Unanswered(self.no_approver)
         if approver is None:
+            if required:
+                raise Unanswered(self.no_approver)
             return Decision.approve()
+        request = replace(request, required=required)
         decision = await self._ask_approver(approver, request, backend)
         if decision.approved is True:
             return decision
@@ -209,7 +209,7 @@ class Gates:
     async def _ask_approver(self, approver: Approver, request: ApprovalRequest, backend: Backend) -> Decision:
         verdict = await self._call(approver, request, backend)
         if type(verdict) in (Decision, bool):
-            return verdict if isinstance(verdict, Decision) else Decision(approved=verdict)
+            return make_decision(verdict)
         match verdict:
             case Late():
                 raise Late(f"Tool approval timed out after {self.timeout:g} s.")

@@ -32,7 +32,7 @@ from toolkit import errors
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import check_choice
-from toolkit._execution.approval import Decision, Verdict
+from toolkit._execution.approval import Verdict, make_decision
 from toolkit._execution.undo import Undo
 from toolkit._guards.options import check_type
 from toolkit._messages import (
@@ -353,7 +353,7 @@ class DurableRun:
             ValueError: `call_id` is not a text or is empty, or `decision` is invalid.
         """
         wire.check_name("call_id", call_id)
-        full = decision if isinstance(decision, Decision) else Decision(approved=decision)
+        full = make_decision(decision)
         data = {**asdict(full), "arguments": None if full.arguments is None else dict(full.arguments)}
         try:
             async with self._deciding:
