@@ -198,9 +198,10 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     if isinstance(written, dict):
         properties, others = as_mapping(schema.get("properties")), schema.get("additionalProperties")
         members = {key: _show(item, properties.get(key, others), root) for key, item in written.items()}
-        left_out = properties.items() if written.keys() <= properties.keys() else ()
-        defaults = {key: each["default"] for key, each in left_out if "default" in as_mapping(each)}
-        return {**members, **{key: default for key, default in defaults.items() if key not in written}}
+        if not written.keys() <= properties.keys():
+            return members
+        defaults = {key: each["default"] for key, each in properties.items() if "default" in as_mapping(each)}
+        return members | {key: default for key, default in defaults.items() if key not in written}
     return written
 
 
