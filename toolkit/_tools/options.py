@@ -239,7 +239,8 @@ def _is_size(value: object) -> bool:
     return is_whole(value, 1)
 
 
-def _is_name(value: object) -> bool:
+def is_name(value: object) -> bool:
+    """Return whether a value is a name that OpenAI and Anthropic accept; another one makes them refuse the request."""
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 
@@ -291,7 +292,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "max_parallel": (_is_size, "a number of calls above 0"),
     "max_result": (_is_size, "a number of characters above 0"),
     "activity": (lambda value: isinstance(value, str), "the name of a function that executes the tool"),
-    "namespace": (_is_name, "a name of 1 to 64 letters, digits, '_' or '-'"),
+    "namespace": (is_name, "a name of 1 to 64 letters, digits, '_' or '-'"),
 }
 
 # The settings of a tool without options; shared, so that decorating creates none.

@@ -24,6 +24,7 @@ from toolkit._tools.options import (
     HINTS,
     ToolOptions,
     ToolSettings,
+    is_name,
     split_options,
 )
 from toolkit.errors import DefinitionError
@@ -38,8 +39,6 @@ if TYPE_CHECKING:  # slow to load, and not needed before a tool is described or 
     from toolkit._tools.invocation import Invocation
     from toolkit._tools.shared_values import Scope
 
-# The names of tools that OpenAI and Anthropic accept; another one makes them refuse the whole request.
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # The remedy if a call without a run has no deps.
 CONTEXT_REMEDY = "pass context=ToolContext(deps=...)"
 
@@ -49,7 +48,7 @@ def safe_name(name: str) -> str:
 
     Letters lose their accents, other characters become `_`, and a name that is too long ends in a hash of the whole.
     """
-    if NAME.fullmatch(name):
+    if is_name(name):
         return name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
@@ -119,7 +118,7 @@ class Tool(Generic[P, R]):
     __test__ = False  # a tool named test_connection is not a test
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and NAME.fullmatch(self.name)):
+        if not is_name(self.name):
             raise DefinitionError(
                 f"{self.origin}: {self.name!r:.100} is not a valid tool name: providers accept 1 to 64 letters, "
                 f"digits, '_' and '-'. Pass name={safe_name(str(self.name))!r}, for example."
