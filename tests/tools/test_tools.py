@@ -1083,8 +1083,6 @@ def test_no_function() -> None:
     """A declared tool cannot be called as a function; the error names the remedy."""
     stranger = Tool.from_schema("stranger", {})
 
-    assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')", False) == (
-        repr(stranger), stranger.origin, stranger._binds
-    )  # fmt: skip
+    assert ("<Tool stranger(...)>", "Tool.from_schema('stranger')") == (repr(stranger), stranger.origin)
     with pytest.raises(NotImplementedError, match=r"has no function: bind one in a Toolbox, or use invoke\(\)"):
         stranger()

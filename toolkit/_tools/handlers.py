@@ -18,6 +18,8 @@ from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias
 
+from typing_extensions import Self
+
 from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT
 from toolkit._schema.arguments import ArgumentParser
@@ -124,7 +126,7 @@ class DeclaredHandler(Uncached):
         """The handler of the function that executes the calls; None where there is none."""
         return None
 
-    def with_interface(self, interface: Any) -> Any:
+    def with_interface(self, interface: Any) -> Self:
         """Return the same handler with another declaration."""
         return replace(self, interface=interface)
 

@@ -348,17 +348,16 @@ class Tool(Generic[P, R]):
     @overload  # a static method
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
-        target = owner if self._is_classmethod else instance
-        if target is None or not self._binds:
+        target, method = owner if self._is_classmethod else instance, self._unbound_method
+        if target is None or method is None:
             return self
-        handler = self._with_function(cast("FunctionHandler", self._function).in_class().bind(target))
+        handler = self._with_function(method.in_class().bind(target))
         return replace(self, handler=handler, settings=self.settings.bind(target))
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if self._binds and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
-            object.__setattr__(
-                self, "handler", self._with_function(cast("FunctionHandler", self._function).in_class(owner))
-            )
+        method = self._unbound_method
+        if method is not None and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
+            object.__setattr__(self, "handler", self._with_function(method.in_class(owner)))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself."""
@@ -381,13 +380,11 @@ class Tool(Generic[P, R]):
         return _rebuild_from_home, (home, function.instance, carried, values)  # under its name stands the tool
 
     def __eq__(self, other: object) -> bool:
-        if not (
-            isinstance(other, Tool)
-            and isinstance(self.handler, FunctionHandler)
-            and isinstance(other.handler, FunctionHandler)
-        ):
-            return self is other
-        return (self.name, self.handler.function) == (other.name, other.handler.function)
+        if isinstance(other, Tool):
+            own, its = self.handler, other.handler
+            if isinstance(own, FunctionHandler) and isinstance(its, FunctionHandler):
+                return (self.name, own.function) == (other.name, its.function)
+        return self is other
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -416,11 +413,13 @@ class Tool(Generic[P, R]):
     def _signature(self) -> str:
         """The signature of its function, without the parameters that the run supplies; `(...)` without a function."""
         function = self._function
+        if function is None:
+            return "(...)"
         try:
-            injected = [p.name for p in function.signature.look() if p.is_injected] if function else ()
+            injected = [p.name for p in function.signature.look() if p.is_injected]
         except DefinitionError:  # it has none that Python can read
             return "(...)"
-        return render_signature(function.function, leave_out=injected) if function else "(...)"
+        return render_signature(function.function, leave_out=injected)
 
     @property
     def _function(self) -> FunctionHandler | None:
@@ -430,17 +429,16 @@ class Tool(Generic[P, R]):
 
     def _with_function(self, function: FunctionHandler) -> Handler:
         """Return the same handler with another function."""
-        return (
-            function
-            if self.handler is self._function
-            else cast("DeclaredHandler", self.handler).with_interface(function)
-        )
+        if self.handler is self._function:
+            return function
+        return cast("DeclaredHandler", self.handler).with_interface(function)
 
     @property
-    def _binds(self) -> bool:
-        """True if it becomes a method in a class body, as a plain function does."""
+    def _unbound_method(self) -> FunctionHandler | None:
+        """The handler of a function that becomes a method in a class body, as a plain function does; else None."""
         function = self._function
-        return function is not None and function.instance is None and inspect.isfunction(function.function)
+        is_plain = function is not None and function.instance is None and inspect.isfunction(function.function)
+        return function if is_plain else None
 
     @cached_property
     def _deps_types(self) -> tuple[Any, ...]:
@@ -457,10 +455,8 @@ class Tool(Generic[P, R]):
     @property
     def _is_unbound(self) -> bool:
         """True if it is a method that waits for its instance, also a plain one such as `Shop.buy`."""
-        if not self._binds:
-            return False
-        own = cast("FunctionHandler", self._function)
-        return own.signature.is_method or _is_written_in_class(own.function)
+        method = self._unbound_method
+        return method is not None and (method.signature.is_method or _is_written_in_class(method.function))
 
     @property
     def is_async(self) -> bool:
