@@ -73,6 +73,7 @@ def test_once(ledger: Ledger) -> None:
     ledger.write(STARTED_ENTRY)
 
     assert not ledger.write(replace(STARTED_ENTRY, digest="another"))
+    assert not ledger.write(STARTED_ENTRY)
     assert (STARTED_ENTRY,) == ledger.read("run")
 
 

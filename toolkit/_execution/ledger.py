@@ -95,7 +95,9 @@ class MemoryLedger:
         with self._lock:
             run = self._whole.pop(entry.run_id, None) or self._short.pop(entry.run_id, {})
             self._whole[entry.run_id] = run
-            is_first = run.setdefault((entry.call_id, entry.stage), entry) is entry
+            key = entry.call_id, entry.stage
+            is_first = key not in run
+            run.setdefault(key, entry)
             if self._runs is not None and len(self._whole) > self._runs:
                 self._shorten(next(iter(self._whole)))
         return is_first
@@ -110,7 +112,7 @@ class MemoryLedger:
     def _shorten(self, run_id: str) -> None:
         entries = self._whole.pop(run_id).values()
         refused = [replace(entry, stage="started", result="") for entry in entries if entry.stage == "finished"]
-        started = [replace(entry) for entry in entries if entry.stage == "started"]
+        started = [entry for entry in entries if entry.stage == "started"]
         if refused or started:
             self._short[run_id] = {(entry.call_id, entry.stage): entry for entry in (*refused, *started)}
         if self._runs is not None and len(self._short) > SHORTENED * self._runs:
