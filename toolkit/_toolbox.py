@@ -606,7 +606,7 @@ class Toolbox:
         tool = dispatcher.tools.get(name)
         if shared is not None or may_refer(tool):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
-        context = replace(use_context(context), tool_name=name) if context else ToolContext(deps=None, tool_name=name)
+        context = replace(use_context(context), tool_name=name)
         if tool:
             check_deps(tool, context.deps, CONTEXT_REMEDY)
         return await dispatcher.dispatch(call, context, backend)

@@ -469,6 +469,8 @@ def test_deps_in_place_of_a_context(use: Callable[[Any], Any]) -> None:
         use({"password": "canary"})
 
     assert "canary" not in str(error.value)
+    with pytest.raises(TypeError, match="is of type dict"):
+        use({})
 
 
 def test_repr_of_many_tools() -> None:
