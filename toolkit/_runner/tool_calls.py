@@ -109,7 +109,8 @@ class ToolCaller:
         Raises:
             Stopped: An approver ends the run.
         """
-        for name, form in ((spec.name, spec.provider_form) for spec in specs):
+        for spec in specs:
+            name, form = spec.name, spec.provider_form
             if form is None or name in self.may_offer:
                 continue
             if self.available is not None and name not in self.available:
@@ -150,7 +151,7 @@ class ToolCaller:
 
     def _find_title(self, call: ToolCall) -> str:
         tool = self.tools.get(call.name)
-        return (tool.title if tool is not None else None) or ""
+        return "" if tool is None else tool.title or ""
 
     def find_answer(self, messages: Sequence[ToolMessage]) -> str | None:
         """Find the whole text of the first result of a tool with `return_direct`; None if there is none."""
@@ -164,16 +165,18 @@ class ToolCaller:
     def end_turn(self) -> None:
         """Drop the early calls that are not in the response; add `result_read` if a result was truncated."""
         self.drop_early()
-        overflow = self.dispatcher.overflow
-        if overflow is not None and overflow.is_used:
-            self.tools.setdefault(overflow.tool.name, overflow.tool)
+        self._add_result_read()
 
     def replace_tools(self, tools: Mapping[str, AnyTool]) -> None:
         """Replace the tools by those of a toolbox that has changed; `result_read` stays."""
-        overflow = self.dispatcher.overflow
-        own = {overflow.tool.name: overflow.tool} if overflow is not None and overflow.is_used else {}
         self.tools.clear()
-        self.tools.update({**own, **tools})
+        self.tools.update(tools)
+        self._add_result_read()
+
+    def _add_result_read(self) -> None:
+        overflow = self.dispatcher.overflow
+        if overflow is not None and overflow.is_used:
+            self.tools.setdefault(overflow.tool.name, overflow.tool)
 
     def may_start_early(self, ready: CallReady) -> bool:
         """Return whether a call may start before its response is complete.
@@ -421,8 +424,8 @@ class TurnCalls:
     @property
     def sub_agents(self) -> dict[str, PausedSubAgent]:
         """The sub-agents that wait for approval, by the ids of their calls."""
-        waiting = self._waiting.items()
-        return {call_id: PausedSubAgent(each.digest, each.state) for call_id, each in waiting if each.state is not None}
+        waiting = {call_id: each for call_id, each in self._waiting.items() if each.state is not None}
+        return {call_id: PausedSubAgent(each.digest, each.state) for call_id, each in waiting.items()}
 
     @property
     def error(self) -> Exception | None:
