@@ -310,6 +310,7 @@ class _RunBuilder:
         tool_caller = self._create_tool_caller(conversation, dispatcher, cancellation)
         output = TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools)
         session, count = request.session, len(self._earlier)
+        refreshes = factory.options["refresh"] == "iteration"
         return Run(
             settings=factory.settings,
             conversation=conversation,
@@ -320,7 +321,7 @@ class _RunBuilder:
                 tool_choice=self._choice,
                 allowed=self._allowed,
                 cancellation=cancellation,
-                list_tools=self._list_current_tools if factory.options["refresh"] == "iteration" else None,
+                list_tools=(lambda: self._list_tools(factory.check_tools())) if refreshes else None,
             ),
             tool_caller=tool_caller,
             output=output,
@@ -434,10 +435,6 @@ class _RunBuilder:
         recording = dispatcher.recording
         above = next(iter(recording.runs_above), "")
         return partial(factory.create_undoer, run_id=run_id, above=above, ledger=recording.undo_ledger, deps=deps)
-
-    def _list_current_tools(self) -> dict[str, AnyTool]:
-        """Return the tools again, before a turn: the toolbox may have changed."""
-        return self._list_tools(self._factory.check_tools())
 
     def _list_tools(self, checked: _CheckedTools) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.
