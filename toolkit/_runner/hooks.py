@@ -175,10 +175,10 @@ def _check_hook(hook: object) -> None:
         name for name in dir(hook) if name.startswith(("before_", "after_", "around_")) and name not in METHODS
     ]:
         raise TypeError(f"{hook!r} has {unknown[0]}, which is not a method of hooks. Those are {', '.join(METHODS)}.")
-    for name, taken in METHODS.items():
-        method = getattr(hook, name, None)
-        if callable(method) and (not name.endswith("_model") or find_misfit(method, hook)):
-            _check_parameters(method, taken)
+    for name in used:
+        method = getattr(hook, name)
+        if not name.endswith("_model") or find_misfit(method, hook):
+            _check_parameters(method, METHODS[name])
 
 
 def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> None:
