@@ -155,7 +155,9 @@ def check_values(options: Mapping[str, Any]) -> None:
         ValueError: A number is out of range.
     """
     for name, value in options.items():
-        rule = _RULES.get(name, _NO_RULE)
+        if name not in _RULES:
+            continue
+        rule = _RULES[name]
         shown = "..." if name == "api_key" else f"{value!r:.100}"
         if not rule.is_type(value):
             raise TypeError(f"{name}={shown} is not {rule.wanted}.")
@@ -169,12 +171,10 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
     Raises:
         TypeError: There is one.
     """
-    ours, clients = options.keys() & RESERVED, options.keys() & CLIENT_OPTIONS
-    if ours:
-        raise TypeError(f"request_options may not have {sorted(ours)[0]!r}: the Runner sets it.")
-    if clients:
-        name = sorted(clients)[0]
-        raise TypeError(f"{name!r} is not a key of a request's body: {CLIENT_REMEDY}")
+    if ours := options.keys() & RESERVED:
+        raise TypeError(f"request_options may not have {min(ours)!r}: the Runner sets it.")
+    if clients := options.keys() & CLIENT_OPTIONS:
+        raise TypeError(f"{min(clients)!r} is not a key of a request's body: {CLIENT_REMEDY}")
 
 
 def _optional(is_fit: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -198,7 +198,6 @@ class _Rule(NamedTuple):
     is_in_range: Callable[[Any], bool] = lambda _: True
 
 
-_NO_RULE = _Rule("")
 _TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
 _ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
 _TEXT = _ANY_TEXT._replace(wanted="a text that is not empty", is_in_range=_optional(bool))
