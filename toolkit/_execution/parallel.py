@@ -174,7 +174,7 @@ class ParallelCalls:
             dependencies = Dependencies(calls, self.shared, self.dispatcher.tools, cancellation)
 
             async def execute(call: ToolCall, emit: Emit) -> ToolCallFinished:
-                dispatch = partial(self._dispatch, cancellation, emit=emit)
+                dispatch = partial(self._dispatch, cancellation, emit)
                 return ToolCallFinished(call, await dependencies.execute(call, dispatch, self.backend), 0.0)
 
             try:
@@ -185,7 +185,7 @@ class ParallelCalls:
             finally:
                 dependencies.close()
 
-    async def _dispatch(self, cancellation: Cancellation, call: ToolCall, emit: Emit = discard) -> ToolResult:
+    async def _dispatch(self, cancellation: Cancellation, emit: Emit, call: ToolCall) -> ToolResult:
         context = replace(
             self.context,
             call_id=call.id,

@@ -46,7 +46,7 @@ def redact(
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            result = explain_exception(refusal, call.name, (), ())
+            result = explain_exception(refusal, call.name)
         return _clean_result(result, clean)
 
     return clean_result
