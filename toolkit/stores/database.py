@@ -85,7 +85,9 @@ class Database:
     """
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float = 30.0) -> None:
-        _validate(path, timeout)
+        check_type("path", path, str, os.PathLike)
+        if not is_number(timeout) or not 0 <= timeout <= MAX_TIMEOUT:
+            raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
         # Absolute, since the process may change its directory.
         self.path: str = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout, self._timeout = layout, timeout
@@ -157,12 +159,6 @@ class SQLiteStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _validate(path: object, timeout: object) -> None:
-    check_type("path", path, str, os.PathLike)
-    if not is_number(timeout) or not 0 <= timeout <= MAX_TIMEOUT:
-        raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
 
 
 def _close_connections(connections: list[sqlite3.Connection]) -> None:
