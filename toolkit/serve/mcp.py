@@ -204,17 +204,15 @@ class _ServedCall:
         result = ToolResult()
         async with anyio.create_task_group() as group:
             group.start_soon(self._report_progress, updates)
-            result = await self._execute_call(ToolContext(deps=self.deps, emit=emit))
+            arguments, context = self.params.arguments or {}, ToolContext(deps=self.deps, emit=emit)
+            approve = self.approver or self._ask_client
+            result = await _execute(self.box, self.params.name, arguments, context, approve)
             call_soon(loop, updates.put_nowait, None)
         if self.questions:
             return types.InputRequiredResult(input_requests=self.questions)
         call, tool = ToolCall(name=self.params.name), self.box.get(self.params.name)
         specs = [] if tool is None else [tool._spec]
         return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
-
-    async def _execute_call(self, context: ToolContext[Any]) -> ToolResult:
-        arguments = self.params.arguments or {}
-        return await _execute(self.box, self.params.name, arguments, context, self.approver or self._ask_client)
 
     async def _report_progress(self, updates: asyncio.Queue[str | None]) -> None:
         count = 0
