@@ -22,8 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.properties import examples
 from toolkit import Cancelled, DefinitionError
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import use_cancellation
+from toolkit._concurrency.cancellation import Cancellation, use_cancellation
 from toolkit.stores import Chunk, Document, KnowledgeStore, SQLiteKnowledge, StoreError
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "40"))
@@ -430,9 +429,7 @@ TestMachine.settings = examples(40, stateful_step_count=25)
 # kill, so that the moments differ. What was reported as stored is printed at the end.
 KILLER = """
 import json, os, random, signal, sys
-from toolkit.stores import Chunk, Document
-from toolkit._concurrency.threads import use_cancellation
-from toolkit.stores import SQLiteKnowledge
+from toolkit.stores import Chunk, Document, SQLiteKnowledge
 
 path, kills = sys.argv[1], int(sys.argv[2])
 

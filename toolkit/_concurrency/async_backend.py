@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, run_sync
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error, on_cancel
 from toolkit._concurrency.tasks import (
     GRACE,
     PATIENCE,
@@ -30,9 +30,7 @@ from toolkit._concurrency.threads import (
     Job,
     Outcome,
     ThreadPool,
-    cancellation_error,
     capture_outcome,
-    on_cancel,
     time_left,
     unwrap_outcome,
 )

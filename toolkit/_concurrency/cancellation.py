@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, NoReturn
 
@@ -111,6 +112,43 @@ class Cancellation:
 
 # Of the run whose tool is running: runs that the tool starts are cancelled with it.
 current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_cancellation", default=None)
+
+
+@contextmanager
+def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
+    """Make a cancellation the current one for the block."""
+    token = current_cancellation.set(cancellation)
+    try:
+        yield
+    finally:
+        current_cancellation.reset(token)
+
+
+def check_cancelled() -> None:
+    """Raise if the current call or run was cancelled.
+
+    Raises:
+        Cancelled, TimedOut: It was.
+    """
+    if cancellation := current_cancellation.get():
+        raise cancellation_error(cancellation)
+
+
+@contextmanager
+def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
+    """Call a function when `cancellation` is cancelled, while this is entered."""
+    leave = cancellation.subscribe(callback) if cancellation is not None else None
+    try:
+        yield
+    finally:
+        if leave:
+            leave()
+
+
+def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
+    """Make the error of a wait that was cancelled or timed out."""
+    is_late = cancellation.reason in ("", DEADLINE)  # empty if a wait ended just before the deadline
+    return TimedOut() if is_late else Cancelled()
 
 
 def note_effects(end: TimedOut | Cancelled, *, has_started: bool, is_running: bool = False) -> TimedOut | Cancelled:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
 from toolkit._concurrency.backend import Channel, CoroutineFunction, Handle, JobEnd, run_sync
-from toolkit._concurrency.cancellation import Cancellation
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error, on_cancel
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, capture, run_in_task
 from toolkit._concurrency.threads import (
@@ -18,10 +18,8 @@ from toolkit._concurrency.threads import (
     Job,
     Outcome,
     ThreadPool,
-    cancellation_error,
     get_item,
     get_unless_cancelled,
-    on_cancel,
     time_left,
     unwrap_outcome,
 )

@@ -10,16 +10,8 @@ from time import monotonic
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import (
-    AbandonedJobs,
-    Job,
-    Outcome,
-    cancellation_error,
-    on_cancel,
-    time_left,
-    unwrap_outcome,
-)
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation, cancellation_error, on_cancel
+from toolkit._concurrency.threads import AbandonedJobs, Job, Outcome, time_left, unwrap_outcome
 
 if TYPE_CHECKING:
     import asyncio

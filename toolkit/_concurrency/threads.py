@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial
 from math import inf
@@ -17,8 +17,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation, current_cancellation
-from toolkit.errors import Cancelled, TimedOut
+from toolkit._concurrency.cancellation import Cancellation, on_cancel
 
 # Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it, and on
 # Windows none does.
@@ -249,17 +248,6 @@ class ThreadPool:
                 self._waiting.popleft().run()
 
 
-@contextmanager
-def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
-    """Call a function when `cancellation` is cancelled, while this is entered."""
-    leave = cancellation.subscribe(callback) if cancellation is not None else None
-    try:
-        yield
-    finally:
-        if leave:
-            leave()
-
-
 def get_unless_cancelled(
     queue: SimpleQueue[T | None], cancellation: Cancellation | None, seconds: float | None = None
 ) -> T | None:
@@ -286,12 +274,6 @@ def time_left(cancellation: Cancellation | None, seconds: float | None = None) -
     return min(min(known) + TICK, threading.TIMEOUT_MAX) if known else None
 
 
-def cancellation_error(cancellation: Cancellation) -> TimedOut | Cancelled:
-    """Make the error of a wait that was cancelled or timed out."""
-    is_late = cancellation.reason in ("", DEADLINE)  # empty if a wait ended just before the deadline
-    return TimedOut() if is_late else Cancelled()
-
-
 def capture_outcome(function: Callable[[], T]) -> Outcome[T]:
     """Call a function and return its outcome."""
     try:
@@ -306,23 +288,3 @@ def unwrap_outcome(outcome: Outcome[T]) -> T:
     if error is not None:
         raise error
     return value  # type: ignore[return-value]  # no error, so it is the function's value
-
-
-@contextmanager
-def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
-    """Make a cancellation the current one for the block."""
-    token = current_cancellation.set(cancellation)
-    try:
-        yield
-    finally:
-        current_cancellation.reset(token)
-
-
-def check_cancelled() -> None:
-    """Raise if the current call or run was cancelled.
-
-    Raises:
-        Cancelled, TimedOut: It was.
-    """
-    if cancellation := current_cancellation.get():
-        raise cancellation_error(cancellation)

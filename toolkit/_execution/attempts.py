@@ -21,9 +21,9 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit._concurrency.backend import Backend, call_function
-from toolkit._concurrency.cancellation import Cancellation, note_effects
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error, note_effects
 from toolkit._concurrency.tasks import watch_loop
-from toolkit._concurrency.threads import Outcome, cancellation_error
+from toolkit._concurrency.threads import Outcome
 from toolkit._context import ToolContext
 from toolkit._execution.isolation import NOT_STARTED, NotStarted, run_in_process, submit_call, wait_for_future
 from toolkit._messages import ToolCall, ToolResult

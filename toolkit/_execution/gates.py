@@ -18,8 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from toolkit._concurrency.backend import Backend, call_function
-from toolkit._concurrency.cancellation import DEADLINE, Cancellation
-from toolkit._concurrency.threads import cancellation_error
+from toolkit._concurrency.cancellation import DEADLINE, Cancellation, cancellation_error
 from toolkit._execution.approval import Approver, Authorizer, Decision, Deferred, Deny, Stopped, make_decision
 from toolkit._execution.approval_request import MASK, ApprovalRequest
 from toolkit._messages import ToolCall

@@ -28,15 +28,8 @@ from dataclasses import dataclass, fields, replace
 from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import (
-    Outcome,
-    cancellation_error,
-    capture_outcome,
-    get_unless_cancelled,
-    on_cancel,
-    time_left,
-)
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error, on_cancel
+from toolkit._concurrency.threads import Outcome, capture_outcome, get_unless_cancelled, time_left
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool

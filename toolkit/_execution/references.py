@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json, to_json
 
 from toolkit._concurrency.backend import Backend
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import cancellation_error
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error
 from toolkit._execution.approval import Deferred
 from toolkit._messages import (
     OUTPUT,

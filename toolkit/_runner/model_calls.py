@@ -11,8 +11,7 @@ from typing import Any
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, iterate_until
-from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import cancellation_error
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation, cancellation_error
 from toolkit._messages import ModelRequest, ModelResponse, OutputSpec, ToolSpec
 from toolkit._runner.conversation import CallModel
 from toolkit._runner.hooks import apply_model_hook

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, LazyAwaitable, run_sync
-from toolkit._concurrency.cancellation import Cancellation, note_effects
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error, note_effects, use_cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._concurrency.threads import cancellation_error, use_cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import WAITING_TEXT, Deferred, Stopped
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage

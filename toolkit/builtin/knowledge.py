@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from toolkit._concurrency.threads import use_cancellation
+from toolkit._concurrency.cancellation import use_cancellation
 from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_number, check_sync_function, check_type, check_whole

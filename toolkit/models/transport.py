@@ -17,8 +17,7 @@ from functools import cache, partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import on_cancel
+from toolkit._concurrency.cancellation import Cancellation, on_cancel
 from toolkit.errors import ModelError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolkit._concurrency.backend import is_async
-from toolkit._concurrency.threads import check_cancelled
+from toolkit._concurrency.cancellation import check_cancelled
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
 from toolkit.models.connections import sync_client

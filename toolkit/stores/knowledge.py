@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from typing_extensions import Self, override
 
-from toolkit._concurrency.threads import check_cancelled
+from toolkit._concurrency.cancellation import check_cancelled
 from toolkit._guards.options import check_sync_function
 from toolkit.errors import DefinitionError, StoreError
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore

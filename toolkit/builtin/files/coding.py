@@ -20,8 +20,7 @@ from typing import Annotated
 from annotated_types import Ge
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import cancellation_error
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error
 from toolkit._context import ToolContext
 from toolkit._guards.media import detect_image
 from toolkit._guards.options import check_seconds, check_whole

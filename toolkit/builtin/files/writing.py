@@ -19,8 +19,7 @@ from contextlib import contextmanager, suppress
 from io import BufferedReader
 from typing import Annotated
 
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.threads import cancellation_error
+from toolkit._concurrency.cancellation import Cancellation, cancellation_error
 from toolkit._context import ToolContext
 from toolkit.builtin.files.text import TooLarge, read_bytes
 

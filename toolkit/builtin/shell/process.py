@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
-from toolkit._concurrency.cancellation import CANCELLED, Cancellation
-from toolkit._concurrency.threads import on_cancel
+from toolkit._concurrency.cancellation import CANCELLED, Cancellation, on_cancel
 from toolkit._guards.options import MAX_SECONDS
 from toolkit._guards.paths import Root
 from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, end
