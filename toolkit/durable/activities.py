@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -57,7 +57,7 @@ TOO_LARGE_TO_ASK = "Not run: the arguments are too large to be asked about: {siz
 TOO_LARGE = "The call has run, but its result is too large: {size:,} bytes, and {most:,} are allowed."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Activities:
     """The activities of one worker.
 
@@ -71,7 +71,6 @@ class Activities:
         checks: Whether the fingerprints of client, run and worker have to be equal.
         streams: Whether clients see the text of a response while it arrives.
         sessions: Opens the session of a name; None if runs have none.
-        known: The last fingerprint, with the tools that it was made of.
     """
 
     runner: Runner
@@ -83,7 +82,7 @@ class Activities:
     checks: bool
     streams: bool
     sessions: Callable[[str], Session] | None
-    known: list[tuple[list[AnyTool], Fingerprint]] = field(default_factory=list)
+    _known: tuple[list[AnyTool], Fingerprint] | None = None
 
     @activity.defn(name=wire.OPEN)
     async def open(self, step: wire.OpenStep) -> wire.Opened:
@@ -305,9 +304,9 @@ class Activities:
     def _fingerprint(self) -> Fingerprint:
         """Return the runner's fingerprint; it is made again if tools have changed."""
         tools = [*walk_tools(self.runner.toolbox.snapshot().values())]
-        if not self.known or [*map(id, self.known[0][0])] != [*map(id, tools)]:
-            self.known[:] = [(tools, self.runner.fingerprint())]
-        return self.known[0][1]
+        if self._known is None or [*map(id, self._known[0])] != [*map(id, tools)]:
+            self._known = tools, self.runner.fingerprint()
+        return self._known[1]
 
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
         """Do one step of a run; if the server cancels the step, its results so far count.
