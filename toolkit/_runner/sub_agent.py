@@ -28,7 +28,7 @@ from toolkit._runner.options import RunRequest
 from toolkit._runner.output import build_output
 from toolkit._runner.result import RunResult, require_result
 from toolkit._runner.run import Run
-from toolkit._runner.state import PausedSubAgent, get_ids
+from toolkit._runner.state import get_ids
 from toolkit._runner.tool_calls import ParentCall, parent_call
 from toolkit._toolbox import Toolbox
 from toolkit._tools.decorator import tool
@@ -131,16 +131,17 @@ class SubAgent:
             raise Failed(TOO_DEEP.format(self.max_depth))
         if parent is not None and (find_answer := delegate.get()) is not None:
             return find_answer(self, parent)
+        own = parent if parent is not None and self._is_called_by(parent) else None
         request = RunRequest(
             prompt=arguments[self._arg],
-            messages=[*self._iter_earlier(parent)] if self.handoff and parent and self._is_called_by(parent) else (),
+            messages=[*self._iter_earlier(own)] if self.handoff and own else (),
             tools=(hand_back,) if self.handoff else (),
             deps=context.deps,
             output_type=self.output_type,
             streams=parent is not None and parent.caller.request.streams,
         )
-        if parent is not None and (paused := self._get_paused(parent)) is not None:
-            given, waiting = parent.caller.request.decisions, get_ids(paused.state.pending)
+        if own and (paused := own.caller.conversation.get_paused(own.call.id)):
+            given, waiting = own.caller.request.decisions, get_ids(paused.state.pending)
             decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
             request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
         if parent is not None and isinstance(parent.backend, AsyncBackend):
@@ -170,10 +171,6 @@ class SubAgent:
             waiting = Deferred(*result.pending, state=result.state)
             return ToolResult(error=WAITING_TEXT, kind="pending", exception=waiting)
         return self.get_answer(result, cancellation)
-
-    def _get_paused(self, parent: ParentCall) -> PausedSubAgent | None:
-        """Return the run that the call has started before, and that has waited for approval."""
-        return parent.caller.conversation.get_paused(parent.call.id) if self._is_called_by(parent) else None
 
     def _is_called_by(self, parent: ParentCall) -> bool:
         """Return whether a call is that of this sub-agent, and not of a tool that calls it."""
