@@ -635,6 +635,11 @@ class Toolbox:
         )
 
 
+def make_toolbox(tools: Toolbox | Iterable[Addable]) -> Toolbox:
+    """Return a toolbox unchanged, and make one of items."""
+    return tools if isinstance(tools, Toolbox) else Toolbox(tools)
+
+
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f"A toolbox finds its tools by name, not by {name!r:.100}: write box['name'].")

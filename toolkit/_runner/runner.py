@@ -37,7 +37,7 @@ from toolkit._runner.saved_runs import read_state
 from toolkit._runner.state import RunState
 from toolkit._runner.stream import AsyncRunStream, Controls, RunHandle, RunStream
 from toolkit._runner.sub_agent import MAX_DEPTH, SubAgent, name_sub_agent
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.tool import Tool
 from toolkit.errors import DefinitionError
@@ -136,8 +136,7 @@ class Runner(Controls):
             raise TypeError(
                 f"model={model!r:.100} is neither a model's name nor a Model. A client goes in as client=..."
             )
-        box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
-        self._factory = RunFactory(box, model, instructions, get_given_options(options))
+        self._factory = RunFactory(make_toolbox(toolbox), model, instructions, get_given_options(options))
 
     @overload
     def run(

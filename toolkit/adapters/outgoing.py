@@ -20,7 +20,7 @@ from toolkit._execution.truncation import MAX_RESULT, truncate
 from toolkit._messages import ToolCall, ToolResult, make_plain
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.json_text import to_json_text
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.tool import CONTEXT_REMEDY, check_deps
@@ -49,7 +49,7 @@ def to_langchain(
         TypeError: A tool needs deps, and `context` has none.
     """
     base = load_library("langchain_core.tools", "langchain-core")
-    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+    bridge = _Bridge(make_toolbox(tools), "mcp", context, approve)
 
     def make(tool: AnyTool) -> Any:
         def run(_: Any, /, **arguments: Any) -> Any:
@@ -85,7 +85,7 @@ def to_openai_agents(
     Arguments and errors are those of `to_langchain`.
     """
     agents = load_library("agents", "openai-agents")
-    bridge = _Bridge(_to_box(tools), "responses", context, approve)
+    bridge = _Bridge(make_toolbox(tools), "responses", context, approve)
 
     def make(tool: AnyTool) -> Any:
         async def invoke(_: Any, arguments: str) -> Any:
@@ -115,7 +115,7 @@ def to_pydantic_ai(
     Arguments and errors are those of `to_langchain`.
     """
     pydantic_ai = load_library("pydantic_ai", "pydantic-ai-slim")
-    bridge = _Bridge(_to_box(tools), "mcp", context, approve)
+    bridge = _Bridge(make_toolbox(tools), "mcp", context, approve)
 
     def make(tool: AnyTool) -> Any:
         async def call(**arguments: Any) -> Any:
@@ -139,7 +139,7 @@ def to_smolagents(
     Arguments and errors are those of `to_langchain`. A tool whose name is not an identifier of Python is refused, too.
     """
     base = load_library("smolagents", "smolagents").Tool
-    bridge = _Bridge(_to_box(tools), "mcp", context, approve, HIDDEN)
+    bridge = _Bridge(make_toolbox(tools), "mcp", context, approve, HIDDEN)
 
     def make(tool: AnyTool) -> Any:
         def forward(_: Any, /, *values: Any, **arguments: Any) -> Any:
@@ -177,7 +177,7 @@ def to_anthropic(
     Arguments and errors are those of `to_langchain`; with `is_async` the tools are for `AsyncAnthropic`.
     """
     sdk = load_library("anthropic.lib.tools", "anthropic")
-    bridge = _Bridge(_to_box(tools), "anthropic", context, approve, HIDDEN)
+    bridge = _Bridge(make_toolbox(tools), "anthropic", context, approve, HIDDEN)
 
     def make(tool: AnyTool) -> Any:
         def call(_: Any, arguments: Any) -> Any:
@@ -256,10 +256,6 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _hide(name: str, error: Exception) -> ToolResult:
     logger.error("The call %s failed", name, exc_info=error)
     return ToolResult.from_error(Failed(f"{name} failed."))
-
-
-def _to_box(tools: Tools) -> Toolbox:
-    return tools if isinstance(tools, Toolbox) else Toolbox(tools)
 
 
 def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:

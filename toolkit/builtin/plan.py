@@ -20,7 +20,7 @@ from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import ParallelCalls, split_batches
 from toolkit._messages import Effect, ToolCall, ToolResult, make_refusal
 from toolkit._runner.tool_calls import find_dispatcher
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.shared_values import SharedValues
@@ -125,7 +125,7 @@ class InnerCalls:
     @classmethod
     def of(cls, tools: Toolbox | Iterable[Addable]) -> Self:
         """Make an object for the tools that a toolbox has at this time."""
-        box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        box = make_toolbox(tools)
         snapshot = box.snapshot()
         known = {name: tool for name, tool in snapshot.items() if not _is_excluded(tool)}
         return cls(known, frozenset({*snapshot} - {*known}), box.check_output)

@@ -41,7 +41,7 @@ from toolkit._messages import File, Image, Message, ModelResponse, ToolCall, Too
 from toolkit._runner.prompt import make_user_message
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import shorten
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool as make_tool
@@ -104,7 +104,7 @@ def make_server(
     """
     import toolkit
 
-    box = toolbox if isinstance(toolbox, Toolbox) else Toolbox(toolbox)
+    box = make_toolbox(toolbox)
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
     box.schemas("mcp")  # a tool that cannot be described to a client is found here

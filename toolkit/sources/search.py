@@ -21,7 +21,7 @@ from pydantic import StringConstraints
 from toolkit._guards.options import check_texts, check_whole
 from toolkit._messages import Message, ModelRequest, ToolMessage
 from toolkit._schema.error_messages import shorten, suggest
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
@@ -81,8 +81,7 @@ class ToolSearch:
     """
 
     def __init__(self, tools: Toolbox | Iterable[Addable], *, always: Collection[str] = (), top_k: int = TOP_K) -> None:
-        box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self._tools = dict(box.snapshot())
+        self._tools = dict(make_toolbox(tools).snapshot())
         self._always = _check_names(always, self._tools)
         self._top_k = check_whole("top_k", top_k, 1)
         self._lock = threading.Lock()

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from toolkit._messages import ToolResult
 from toolkit._schema.function_schema import ArgumentSchema, ReturnSchema
 from toolkit._schema.json_schema import as_mapping, resolve_reference
-from toolkit._toolbox import Toolbox
+from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.functions import Action
@@ -50,7 +50,7 @@ def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     Raises:
         DefinitionError: One of them cannot be a tool.
     """
-    box = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+    box = make_toolbox(tools)
     dry = [_make_dry(tool) for tool in box.snapshot().values()]
     dry_box = Toolbox(dry, strict=box.strict, references=box.references)
     dry_box.bindings.modules = box.bindings.modules
