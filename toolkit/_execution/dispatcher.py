@@ -175,6 +175,11 @@ class Dispatcher:
         tool = self.tools.get(name)
         return tool is not None and tool.settings.trust is not None
 
+    def runs_alone(self, call: ToolCall) -> bool:
+        """Return whether no other call runs at the same time; an unknown tool's may."""
+        tool = self.tools.get(call.name)
+        return tool is not None and tool.settings.runs_alone
+
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
         own, gates = tool.settings, self.gates
@@ -262,11 +267,8 @@ class _CallPipeline:
         Raises:
             ValueError: Its tool runs alone and the model's does not: the model's call was scheduled beside others.
         """
-        tools = self.dispatcher.tools
-        if call.name != self.call.name and call.name in tools and tools[call.name].settings.runs_alone:
-            original = tools.get(self.call.name)
-            if original is None or not original.settings.runs_alone:
-                raise ValueError(f"a hook or middleware made {call.name!r}, which runs alone, of {self.call.name!r}")
+        if self.dispatcher.runs_alone(call) and not self.dispatcher.runs_alone(self.call):
+            raise ValueError(f"a hook or middleware made {call.name!r}, which runs alone, of {self.call.name!r}")
         return replace(call, id=self.call.id, provider_call_id=self.call.provider_call_id)
 
     async def _execute_recorded(

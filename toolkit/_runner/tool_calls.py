@@ -339,7 +339,7 @@ class TurnCalls:
             calls = get_last_calls(state.messages)
             self._dependencies = Dependencies(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
-        self.batches = split_batches(calls, caller.settings.order, self._runs_alone)
+        self.batches = split_batches(calls, caller.settings.order, caller.dispatcher.runs_alone)
         self._reported = set(caller.early_calls)
 
     def start(self, batch: Sequence[ToolCall]) -> Iterator[ToolCallStarted]:
@@ -460,10 +460,6 @@ class TurnCalls:
         foreign = tuple(sorted(self._caller.dispatcher.foreign))
         message = make_message(call, shown)
         self.messages.append(message.replace(foreign=foreign, timestamp=time.time(), is_cut=shown is not result))
-
-    def _runs_alone(self, call: ToolCall) -> bool:
-        tool = self._caller.tools.get(call.name)
-        return tool is not None and tool.settings.runs_alone
 
     async def _skip(self, calls: Sequence[ToolCall], reason: str) -> AsyncGenerator[ToolCallFinished, None]:
         for call in calls:

@@ -153,7 +153,8 @@ class InnerCalls:
         counted = [(call, dispatcher.count(call.name, number)) for number, call in enumerate(calls, first)]
         results = {call.id: make_refusal(why) for call, why in counted if why}
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
-        for batch in split_batches([call for call in calls if call.id not in results], "parallel", self._runs_alone):
+        allowed = [call for call in calls if call.id not in results]
+        for batch in split_batches(allowed, "parallel", dispatcher.runs_alone):
             try:
                 done = await parallel.all(batch)
             except DefinitionError as error:  # the developer has to act, so it must leave the tool that makes the calls
@@ -169,10 +170,6 @@ class InnerCalls:
         allowed = None if run.available is None else {*self.tools} - ({*run.tools} - {*run.available})
         checks_output = self.checks_output or run.check_output
         return replace(run, tools=self.tools, available=allowed, check_output=checks_output)
-
-    def _runs_alone(self, call: ToolCall) -> bool:
-        tool = self.tools.get(call.name)
-        return tool is not None and tool.settings.runs_alone
 
 
 def _is_excluded(tool: Tool[..., Any]) -> bool:
