@@ -264,8 +264,9 @@ class PendingApproval:
         )
 
     def __str__(self) -> str:
-        """Return the call with its arguments: `pay({"to": "Ann"})`."""
-        return f"{self.call.name}({self.arguments})"
+        """Return the call with its arguments, and the shared values that it imports: `pay({"to": "Ann"})`."""
+        imports = f" with {self.imports}" if self.imports else ""
+        return f"{self.call.name}({self.arguments}){imports}"
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_pending")

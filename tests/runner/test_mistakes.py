@@ -334,6 +334,15 @@ def delete_book(title: str) -> str:
     return title
 
 
+def test_print_of_a_paused_call() -> None:
+    """A call that waits is printed with the values that it imports, so that nothing that is approved is hidden."""
+    importing = tool(delete_book, imports=["city"])
+    runner = Runner([importing], model=ScriptedModel([call("delete_book", title="Dune")]), approve=defer)
+
+    (waiting,) = runner.run("Delete it.", shared={"city": "Oslo"}).pending
+    assert 'delete_book({"title": "Dune"}) with {"city": "Oslo"}' == str(waiting)
+
+
 ENDS: list[tuple[Tool[..., Any], dict[str, Any], list[Any], str]] = [
     (
         delete_book,

@@ -263,7 +263,7 @@ def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
     """Describe why a run ended without an answer, and how to continue."""
     reason = result.finish_reason
     if result.is_paused:
-        calls = ", ".join(f"{each.call.name}({each.arguments})" for each in result.pending)
+        calls = ", ".join(map(str, result.pending))
         command = f"toolkit resume {file} {result.state.run_id}"
         if isinstance(runner._factory.options.get("checkpoint"), SQLiteRuns):
             return f"{calls} waits for approval. Decide on it: {command}"
@@ -283,8 +283,7 @@ def _decide(pending: PendingApproval) -> Decision:
     """Ask about a call that waits for approval; without a terminal it stays deferred."""
     if not sys.stdin.isatty():
         return Decision.defer(pending.reason)
-    imports = f" with {pending.imports}" if pending.imports else ""
-    print(f"{pending.call.name}({pending.arguments}){imports}", file=sys.stderr)
+    print(pending, file=sys.stderr)
     answer = read_answer("Run it? [y]es, [n]o, anything else to decide later: ").strip().lower()
     return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
 

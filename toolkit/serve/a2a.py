@@ -358,7 +358,7 @@ async def _report_result(conversation: _Conversation, result: RunResult[Any], up
 
 async def _ask_for_decisions(updater: TaskUpdater, pending: Sequence[PendingApproval]) -> None:
     """Ask for decisions: as text, and as data for programs."""
-    calls = "\n".join(f"- {_describe_call(each)} {each.reason}".rstrip() for each in pending)
+    calls = "\n".join(f"- {each} {each.reason}".rstrip() for each in pending)
     names = ("arguments", "imports", "reason")
     data = [
         {"id": each.call.id, "tool": each.call.name, **{name: getattr(each, name) for name in names}}
@@ -366,11 +366,6 @@ async def _ask_for_decisions(updater: TaskUpdater, pending: Sequence[PendingAppr
     ]
     parts = [new_text_part(QUESTION.format(calls=calls)), new_data_part({"pending": data})]
     await updater.requires_input(updater.new_agent_message(parts))
-
-
-def _describe_call(pending: PendingApproval) -> str:
-    imports = f" with {pending.imports}" if pending.imports else ""
-    return f"{pending.call.name}({pending.arguments}){imports}"
 
 
 def _read_decisions(message: WireMessage, pending: Sequence[PendingApproval]) -> dict[str, bool]:
