@@ -49,14 +49,8 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         raise typer.BadParameter(f"put it before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
     chosen = get_tool(toolbox, tool)
     deps = get_deps(file, [chosen])
-    if value := next((each for each in context.args[:1] if not each.startswith("-")), None):
-        names = [*chosen.parameters["properties"]]
-        name, _, rest = value.partition("=")
-        name, rest = (name, rest) if name in names else (names[0] if names else "", value)
-        name, rest = (WHOLE, value) if value.startswith("{") else (name, rest)
-        option = f"--{name.replace('_', '-')} {quote_words(rest)}"
-        text = f"write it as an option: {option}" if name else f"{chosen.name} takes no arguments"
-        raise typer.BadParameter(text, param_hint=quote_words(value))
+    if context.args and not (value := context.args[0]).startswith("-"):
+        raise typer.BadParameter(_explain_value(chosen, value), param_hint=quote_words(value))
 
     def print_result(arguments: str, is_approved: bool) -> None:  # noqa: FBT001  the command passes it
         approver = approve_all if is_approved else ask_if_required
@@ -134,6 +128,19 @@ def lock(
         fail(f"{path} cannot be used: {error.strerror}. Name another file with --lock.")
     count = "1 tool" if len(box) == 1 else f"{len(box)} tools"
     print(f"{path}: {count} {'written' if update else 'as before'}")
+
+
+def _explain_value(tool: Tool[..., Any], value: str) -> str:
+    """Explain how a value without an option is written: as that of the first parameter, or of the one that it names."""
+    names = [*tool.parameters["properties"]]
+    name, _, rest = value.partition("=")
+    if value.startswith("{"):
+        name, rest = WHOLE, value
+    elif not names:
+        return f"{tool.name} takes no arguments"
+    elif name not in names:
+        name, rest = names[0], value
+    return f"write it as an option: --{name.replace('_', '-')} {quote_words(rest)}"
 
 
 def _describe_error(name: str, result: ToolResult) -> str | None:
