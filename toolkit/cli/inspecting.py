@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 from typing_extensions import override
 
 from toolkit import RunHandle, Runner, Session, Tool, ToolContext
-from toolkit._execution.approval import Approver, Decision, Verdict
+from toolkit._execution.approval import Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit.approvers import approve_all, ask_when
 from toolkit.cli.pages import Site, format_error
@@ -48,11 +48,6 @@ class Refused(Exception):
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
-
-
-def defer_changes() -> Approver:
-    """Make the approver of the chat: calls that may change something wait for a decision on the page."""
-    return ask_when(lambda _: Decision.defer(""), when=may_change)
 
 
 class Inspector(ThreadingHTTPServer):

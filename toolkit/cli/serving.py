@@ -14,15 +14,16 @@ import typer
 
 from toolkit import Runner
 from toolkit._concurrency.threads import wait_at_exit
+from toolkit.approvers import ask_when, defer
 from toolkit.cli.files import find_deps, find_values, get_stem
-from toolkit.cli.inspecting import Inspector, defer_changes
+from toolkit.cli.inspecting import Inspector
 from toolkit.cli.options import AllFunctions, Target, fail
-from toolkit.cli.targets import get_deps, load, make_runner, suggest_toolbox, takes_runner
+from toolkit.cli.targets import get_deps, load, make_runner, may_change, suggest_toolbox, takes_runner
 from toolkit.errors import RunError
 from toolkit.serve.local import parse_address
 
 
-@takes_runner(approver=defer_changes())
+@takes_runner(approver=ask_when(defer, when=may_change))
 def inspect(
     runner: Runner,
     file: str,
