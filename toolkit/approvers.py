@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._execution.approval import Approver, Decision, Verdict
-from toolkit._execution.approval_request import ApprovalRequest, digest_definition, shorten_middle
+from toolkit._execution.approval_request import ApprovalRequest, digest_definition
 from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type
 from toolkit._messages import Effect
 from toolkit._options import check_methods, check_options
@@ -200,6 +200,17 @@ def _write_values(request: ApprovalRequest) -> str:
     """Write the values of a call: the arguments, and the shared values that it imports."""
     arguments = request.render_arguments(indent=2)
     return f"{arguments}\nIt imports these shared values: {request.imports_json}" if request.imports else arguments
+
+
+def shorten_middle(text: str, most: int) -> str:
+    """Replace the middle of a long text by a note with its length and its SHA-256."""
+    if len(text) <= most:
+        return text
+    import hashlib  # slow to load, and rarely used
+
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
+    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
 
 
 class ApprovalQueue:

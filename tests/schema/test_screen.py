@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ApprovalRequest, ToolContext, tool
-from toolkit._execution.approval_request import shorten_middle
 from toolkit._schema.json_text import escape_confusable, escape_invisible
+from toolkit.approvers import shorten_middle
 
 HIDDEN = {
     "override": ("pay \u202ebob", r"pay \u202ebob"),

@@ -244,14 +244,3 @@ def to_shown_json(values: Any, indent: int | None = None) -> str:
     A JSON parser reads the same values as without the escapes.
     """
     return escape_confusable(json.dumps(values, ensure_ascii=False, indent=indent), keep="\n")
-
-
-def shorten_middle(text: str, most: int) -> str:
-    """Replace the middle of a long text by a note with its length and its SHA-256."""
-    if len(text) <= most:
-        return text
-    import hashlib  # slow to load, and rarely used
-
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    note = f"\n... {len(text) - most:,} of {len(text):,} characters are not shown here; SHA-256 of all: {digest} ...\n"
-    return text[: most - most // 4] + note + text[len(text) - most // 4 :]
