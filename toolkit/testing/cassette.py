@@ -207,7 +207,7 @@ class Cassette:
         try:
             result = await call_next(call)
         except ToolError as refusal:
-            self._record_result(description, explain_exception(refusal, call.name, (), ()))
+            self._record_result(description, explain_exception(refusal, call.name))
             raise
         self._record_result(description, result)
         return result
