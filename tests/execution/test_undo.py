@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -39,7 +41,7 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import defer
-from toolkit.errors import ConversationError, TimedOut
+from toolkit.errors import ConversationError, StoreError, TimedOut
 from toolkit.events import ResultsAdded, RunFinished
 from toolkit.testing import ScriptedModel, call
 
@@ -118,6 +120,24 @@ def test_undo_again(undo: Callable[..., Any], tmp_path: Path) -> None:
 
     assert [["undone", "undone"]] * 3 == outcomes
     assert 4 == len(travel.done)
+
+
+@pytest.mark.parametrize("record", ["", "{", "5", "null", "[]", "{}", b"\xff"])
+@pytest.mark.parametrize("stage", ["started", "finished"])
+def test_damaged_ledger(stage: str, record: str | bytes, tmp_path: Path) -> None:
+    """A ledger whose record of a call is damaged is named, and nothing is undone by it."""
+    travel = Travel()
+    with SQLiteLedger(tmp_path / "calls.db") as ledger:
+        result = travel.make(BOTH, "Booked.", ledger=ledger).run("Go.")
+    with closing(sqlite3.connect(tmp_path / "calls.db")) as connection, connection:
+        connection.execute("UPDATE entries SET result = ? WHERE stage = ?", (record, stage))
+
+    if stage == "started" and record == "":  # as of a call whose tool has no undo
+        assert () == travel.make(ledger=ledger).undo(result.state)
+    else:
+        with pytest.raises(StoreError, match=r"The record of the call '.*' is damaged"):
+            travel.make(ledger=ledger).undo(result.state)
+    assert 2 == len(travel.done)
 
 
 @pytest.mark.parametrize("way", [ways.run, ways.arun, ways.stream, ways.astream, ways.start])

@@ -26,7 +26,7 @@ from toolkit._concurrency.backend import Backend, call_function
 from toolkit._messages import ToolCall, ToolMessage, ToolResult, make_message, message_from_dict, message_to_dict
 from toolkit._options import find_cutoff, is_whole
 from toolkit._tools.tool import Tool, name_function
-from toolkit.errors import Cancelled, Failed, FatalError, TimedOut
+from toolkit.errors import Cancelled, Failed, FatalError, StoreError, TimedOut
 from toolkit.stores.database import Layout, SQLiteStore
 
 logger = logging.getLogger("toolkit")
@@ -335,6 +335,21 @@ def dump_result(result: ToolResult, more: Mapping[str, Any] = MappingProxyType({
     """Write a result as JSON, with further keys."""
     message = make_message(ToolCall(name=""), result)
     return json.dumps({"message": message_to_dict(message), "error": result.error, "kind": result.kind, **more})
+
+
+def parse_record(entry: LedgerEntry, *keys: str) -> Mapping[str, Any]:
+    """Parse what an entry says of its call: a JSON object with at least these keys.
+
+    Raises:
+        StoreError: The entry is damaged.
+    """
+    try:
+        record: Mapping[str, Any] = json.loads(entry.result)
+        return {**record, **{key: record[key] for key in keys}}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise StoreError(
+            f"The record of the call {entry.call_id!r} is damaged: restore the ledger from a backup."
+        ) from error
 
 
 def _load_result(text: str) -> ToolResult:

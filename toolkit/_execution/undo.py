@@ -17,7 +17,7 @@ from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext, discard
 from toolkit._execution.attempts import Attempts
-from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result
+from toolkit._execution.ledger import Ledger, LedgerEntry, Stage, dump_result, parse_record
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._tools.decorator import tool as make_tool
 from toolkit._tools.tool import Tool, check_deps, name_function
@@ -61,12 +61,13 @@ def _list_functions(tool: Tool[..., Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class _UndoableCall:
-    """A call that may have to be undone, as the ledger has recorded it."""
+    """A call that may have to be undone, as the ledger has recorded it; its result is None if it has none."""
 
     call: ToolCall
     function: str
     turn: int
-    stages: Mapping[Stage, LedgerEntry]
+    digest: str
+    result: Mapping[str, Any] | None
     undo_stages: Mapping[Stage, LedgerEntry]
 
 
@@ -94,7 +95,7 @@ class Undoer:
         """Undo the calls that have succeeded, the last call first; a failed undo does not stop the others.
 
         Raises:
-            StoreError: The ledger cannot be read or written.
+            StoreError: The ledger cannot be read or written, or is damaged; nothing was undone.
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
         await self._record(name_undo(self.run_id), "started")
@@ -120,10 +121,9 @@ class Undoer:
         return found
 
     async def _undo(self, undoable: _UndoableCall) -> Undo:
-        call, finished = undoable.call, undoable.stages.get("finished")
-        if finished is None:
+        call, result = undoable.call, undoable.result
+        if result is None:
             return Undo(call=call, outcome="unknown", error=UNFINISHED)
-        result = json.loads(finished.result)
         if "value" not in result:
             return Undo(call=call, outcome="unknown", error=UNKNOWN_RESULT.format(result["error"]))
         if "finished" in undoable.undo_stages:
@@ -146,8 +146,7 @@ class Undoer:
     async def _run_undo(self, undoable: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
         call, call_id = undoable.call, name_undo(undoable.call.id)
-        digest = undoable.stages["finished"].digest
-        is_first = await self._record(call_id, "started", digest)
+        is_first = await self._record(call_id, "started", undoable.digest)
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
         with Cancellation() as cancellation:
@@ -171,7 +170,7 @@ class Undoer:
             is_explained = failure is None or isinstance(failure, ToolError)
             why = result.error if is_explained else f"{type(failure).__name__}: {failure}"
             return Undo(call=call, outcome=outcome, error=why, exception=failure)
-        await self._record(call_id, "finished", digest, dump_result(result))
+        await self._record(call_id, "finished", undoable.digest, dump_result(result))
         return Undo(call=call, outcome="undone")
 
     async def _record(self, call_id: str, stage: Stage, digest: str = "", result: str = "") -> bool:
@@ -202,10 +201,13 @@ def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_Undoabl
     for entry in entries:
         by_call.setdefault(entry.call_id, {})[entry.stage] = entry
     for entry in (entry for entry in entries if entry.stage == "started" and entry.result):
-        stages, noted = by_call[entry.call_id], json.loads(entry.result)
-        finished = json.loads(stages["finished"].result) if "finished" in stages else {}
-        if run_id in noted["runs"] and (finished.get("error") is None or finished.get("may_have_run")):
+        noted = parse_record(entry, "tool", "function", "arguments", "turn", "runs")
+        finished = by_call[entry.call_id].get("finished")
+        result = None if finished is None else parse_record(finished, "error")
+        is_done = result is None or result["error"] is None or result.get("may_have_run")
+        if is_done and run_id in noted["runs"]:
             call = ToolCall(name=noted["tool"], arguments=noted["arguments"], id=entry.call_id)
             undo_stages = by_call.get(name_undo(entry.call_id), {})
-            done.append(_UndoableCall(call, noted["function"], noted["turn"], stages, undo_stages))
+            digest = (finished or entry).digest
+            done.append(_UndoableCall(call, noted["function"], noted["turn"], digest, result, undo_stages))
     return done
