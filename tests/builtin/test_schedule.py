@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -500,6 +501,20 @@ def test_damaged_while_in_use(tmp_path: Path) -> None:
         path.write_bytes(b"no database" * 10_000)
 
     assert "actions.db cannot be used: " in (call_tool(box, "schedule_list") or "")
+
+
+@pytest.mark.parametrize(("column", "value"), [("tools", None), ("next_run", "soon"), ("zone", None)])
+def test_damaged_action(column: str, value: object, tmp_path: Path) -> None:
+    """An action that cannot be read is named, to the scheduler and to the model."""
+    with SQLiteSchedule(tmp_path / "actions.db") as store:
+        store.add(action(id="a1"))
+        with closing(sqlite3.connect(tmp_path / "actions.db")) as connection, connection:
+            connection.execute(f"UPDATE actions SET {column} = ?", (value,))  # noqa: S608
+        box = Toolbox(schedule_tools(store))
+
+        with pytest.raises(StoreError, match="The scheduled action 'a1' is damaged"):
+            Scheduler(store, print).run_due()
+        assert "The scheduled action 'a1' is damaged" in (call_tool(box, "schedule_list") or "")
 
 
 # The loop

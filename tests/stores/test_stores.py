@@ -252,6 +252,7 @@ SPOILT = {
     "an embedding of one byte": "UPDATE chunks SET embedding = x'00'",
     "an embedding of words": "UPDATE chunks SET embedding = 'words'",
     "no embedding": "UPDATE chunks SET embedding = NULL",
+    "a length of words": "UPDATE model SET bytes = 'words'",
 }
 
 

@@ -261,6 +261,8 @@ def _delete_documents(connection: sqlite3.Connection, where: str, *values: objec
 def _check_model(connection: sqlite3.Connection, model: str, length: int) -> None:
     """Check that new embeddings have the model of the stored ones, and their length in bytes."""
     for name, stored in connection.execute("SELECT name, bytes FROM model"):
+        if not isinstance(stored, int):
+            raise StoreError(DAMAGED)
         if (name, stored) != (model, length):
             raise StoreError(
                 f"This store holds embeddings of {stored // 4} numbers by the model {name!r}, not of {length // 4} by "

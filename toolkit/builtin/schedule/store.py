@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit._options import is_float
 from toolkit.builtin.schedule.recurrence import next_run, parse_rule, to_zone_name
+from toolkit.errors import StoreError
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
 if TYPE_CHECKING:
@@ -230,7 +231,10 @@ def _replace_action(connection: sqlite3.Connection, old: Action, new: Action) ->
 
 def _parse_action(row: tuple[Any, ...]) -> Action:
     values = dict(zip(_FIELDS, row))
-    return Action(**{**values, "enabled": bool(values["enabled"])})
+    try:
+        return Action(**{**values, "enabled": bool(values["enabled"])})
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"The scheduled action {values['id']!r} is damaged: restore it from a backup.") from error
 
 
 def _parse_firing(row: tuple[Any, ...]) -> Firing:
