@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import Self
 
 from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import Backend, run_sync
+from toolkit._concurrency.backend import Backend, is_async, run_sync
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext, use_context
@@ -220,14 +220,16 @@ class Toolbox:
         A function that is bound under a tool's name is bound under the longer name in the copy. Tools that a source
         adds later are not in the copy.
         """
+        if not isinstance(prefix, str):
+            raise TypeError(f"prefixed({prefix!r:.100}) takes a text: prefixed('shop_').")
         tools = self.bindings._tools
         names = {name: safe_name(prefix + name) for name in tools}
         return self._with((tool.with_name(names[name]) for name, tool in tools.items()), self.bindings._rename(names))
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
-        """Copy the toolbox with the tools for which `keep` returns True."""
-        if not callable(keep):
-            raise TypeError(f"filtered({keep!r:.100}) takes a function: filtered(lambda tool: tool.name in names).")
+        """Copy the toolbox with the tools for which `keep`, a sync function, returns True."""
+        if not callable(keep) or is_async(keep):  # the coroutine of an async one would be true for each tool
+            raise TypeError(f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name in names)")
         tools, composed = self.bindings._tools, self.bindings._compose()
         kept = {name: tool for name, tool in tools.items() if name in composed and keep(composed[name])}
         return self._with(kept.values(), self.bindings._rename({name: name for name in kept}))

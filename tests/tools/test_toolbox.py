@@ -368,8 +368,19 @@ def test_prefixed_too_long() -> None:
 def test_filtered() -> None:
     """A filter makes a new toolbox of the tools for which it returns True."""
     assert ("double",) == Toolbox([add, double]).filtered(lambda made: made.name != "add").names
-    with pytest.raises(TypeError, match=r"^filtered\(\['add'\]\) takes a function: "):
+    with pytest.raises(TypeError, match=r"^filtered\(\['add'\]\) takes a sync function: "):
         Toolbox([add, double]).filtered(["add"])  # type: ignore[arg-type]
+
+
+def test_filtered_by_an_async_function() -> None:
+    """An async filter is refused: its coroutine would be true for each tool."""
+
+    async def keep(_: object) -> bool:
+        return False
+
+    given: Any = keep
+    with pytest.raises(TypeError, match="takes a sync function: "):
+        Toolbox([add, double]).filtered(given)
 
 
 def test_merged() -> None:

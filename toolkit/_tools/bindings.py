@@ -64,7 +64,7 @@ class Bindings:
     def _unbind(self, activity: str) -> None:
         """Do what `Toolbox.unbind` does."""
         with table_lock:
-            if activity not in self.functions:
+            if check_activity(activity) not in self.functions:
                 raise ToolNotFoundError(f"Nothing is bound as {activity!r}{suggest(activity, list(self.functions))}")
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
