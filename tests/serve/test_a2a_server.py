@@ -495,6 +495,10 @@ def test_tasks_are_bounded() -> None:
         ({"token": ""}, "token= must be visible ASCII"),
         ({"token": " a"}, "token= must be visible ASCII"),
         ({"keep": 0}, "keep=0"),
+        ({"name": 5}, "name=5"),
+        ({"description": None}, "description=None"),
+        ({"url": 5}, "url=5"),
+        ({"hosts": "localhost"}, "hosts='localhost'"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], text: str) -> None:

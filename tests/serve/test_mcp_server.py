@@ -437,6 +437,14 @@ def test_deps_of_a_server() -> None:
         make_server([who])
 
 
+@pytest.mark.parametrize("option", ["name", "instructions", "approve", "prompts", "resources"])
+def test_wrong_options(option: str) -> None:
+    """An option of a wrong type is refused by its name."""
+    options: dict[str, Any] = {option: 5}
+    with pytest.raises(DefinitionError, match=f"{option}=5 is not "):
+        make_server([], **options)
+
+
 def test_tool_that_no_client_can_have() -> None:
     """A tool that a model's provider executes cannot be served, and is refused at once."""
     with pytest.raises(DefinitionError, match="the dialect 'mcp' is not for"):

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from typing_extensions import override
 
 import toolkit
-from toolkit._guards.options import check_type, check_whole
+from toolkit._guards.options import check_texts, check_type, check_whole
 from toolkit._lazy import needs_extra
 from toolkit._messages import Message
 from toolkit._runner.prompt import make_user_message
@@ -118,6 +118,9 @@ def make_app(
     """
     check_type("runner", runner, Runner)
     check_whole("keep", keep)
+    for option, value in ("name", name), ("description", description), ("version", version), ("url", url or ""):
+        check_type(option, value, str)
+    names = None if hosts is None else frozenset(check_texts("hosts", hosts))
     if token is not None and not (isinstance(token, str) and token.isascii() and token.strip() == token != ""):
         raise DefinitionError("token= must be visible ASCII characters.")  # without the value, which is a secret
 
@@ -146,7 +149,7 @@ def make_app(
         Route(AGENT_CARD_WELL_KNOWN_PATH, show_card, methods=["GET"]),
         *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True),
     ]
-    return _Gate(Starlette(routes=routes, lifespan=run), token, None if hosts is None else frozenset(hosts))
+    return _Gate(Starlette(routes=routes, lifespan=run), token, names)
 
 
 def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:

@@ -35,7 +35,7 @@ from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.mcp import render_resource
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
-from toolkit._guards.options import check_type
+from toolkit._guards.options import check_function, check_type
 from toolkit._lazy import needs_extra
 from toolkit._messages import File, Image, Message, ModelResponse, ToolCall, ToolResult, UserMessage
 from toolkit._runner.prompt import make_user_message
@@ -99,11 +99,17 @@ def make_server(
 
     Raises:
         DefinitionError: An item is not a tool, prompt or resource, or cannot be described to a client; two prompts have
-            the same name, or two resources the same address.
+            the same name, or two resources the same address; or an option has a wrong value.
         TypeError: A function declares the type of its deps, and `deps` is missing or of another type.
     """
     import toolkit
 
+    for option, value in ("name", name), ("instructions", instructions):
+        check_type(option, value, str)
+    for option, items in ("prompts", prompts), ("resources", resources):
+        check_type(option, items, Iterable)
+    if approve is not None:
+        check_function("approve", approve)
     box = make_toolbox(toolbox)
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
