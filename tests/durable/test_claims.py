@@ -15,7 +15,7 @@ from temporalio.converter import DataConverter
 from tests.durable.support import Durable
 from tests.durable.test_replay import Reversing, decode
 from toolkit import DefinitionError, Runner, tool
-from toolkit.durable import ClaimCheck, DurableRunner, PayloadDirectory, Worker
+from toolkit.durable import ClaimCheck, DevServer, DurableRunner, PayloadDirectory, Worker
 from toolkit.errors import RunError, StoreError
 from toolkit.events import ResultsAdded, TurnFinished
 from toolkit.models import UserMessage
@@ -114,7 +114,15 @@ def test_directory(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_wrong_sizes() -> None:
-    """A size that is no positive whole number is refused."""
-    with pytest.raises(DefinitionError, match="min_bytes=0"):
-        ClaimCheck(Shelf(), min_bytes=0)
+@pytest.mark.parametrize("options", [{"min_bytes": 0}, {"store": 3}, {"codec": "zip"}])
+def test_wrong_options(options: dict[str, Any]) -> None:
+    """A size that is no positive whole number, and what is no store or codec, are refused by their names."""
+    with pytest.raises(DefinitionError, match=f"{next(iter(options))}="):
+        ClaimCheck(**{"store": Shelf(), **options})
+
+
+@pytest.mark.parametrize("options", [{"port": "7233"}, {"port": -1}, {"options": "--headless"}, {"options": 3}])
+def test_wrong_options_of_a_server(options: dict[str, Any]) -> None:
+    """A port that is no number, and options that are no list, are refused when the server is made."""
+    with pytest.raises(DefinitionError, match=f"{next(iter(options))}="):
+        DevServer(**options)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-from toolkit._guards.options import check_whole
+from toolkit._guards.options import check_type, check_whole
 from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
@@ -22,6 +22,7 @@ MIN_BYTES = 256 * 1024
 ENCODING = b"toolkit/claim"
 
 
+@runtime_checkable
 class PayloadStore(Protocol):
     """A store of payloads that all workers and clients reach; its methods are called in threads."""
 
@@ -50,7 +51,7 @@ class ClaimCheck(PayloadCodec):
         min_bytes: Bytes of the largest payload that is sent to the server itself.
 
     Raises:
-        DefinitionError: `min_bytes` is not a positive whole number.
+        DefinitionError: `min_bytes` is not a positive whole number, or another argument is of a wrong type.
     """
 
     def __init__(
@@ -60,7 +61,10 @@ class ClaimCheck(PayloadCodec):
         codec: PayloadCodec | None = None,
         min_bytes: int = MIN_BYTES,
     ) -> None:
-        self._store = PayloadDirectory(store) if isinstance(store, (str, os.PathLike)) else store
+        given = PayloadDirectory(store) if isinstance(store, (str, os.PathLike)) else store
+        self._store = check_type("store", given, PayloadStore)
+        if codec is not None:
+            check_type("codec", codec, PayloadCodec)
         self._codec, self._min_bytes = codec, check_whole("min_bytes", min_bytes)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:

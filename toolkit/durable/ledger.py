@@ -12,6 +12,7 @@ import psycopg_pool
 from typing_extensions import Self
 
 from toolkit._execution.ledger import LedgerEntry
+from toolkit._guards.options import check_seconds, check_whole
 from toolkit._options import find_cutoff
 from toolkit.errors import StoreError
 
@@ -51,10 +52,13 @@ class PostgresLedger:
         timeout: Longest wait for a connection, in seconds.
 
     Raises:
+        DefinitionError: `connections` or `timeout` is no number above 0.
         StoreError: The database cannot be reached, or the table cannot be created.
     """
 
     def __init__(self, address: str, *, connections: int = 8, timeout: float = 30.0) -> None:
+        check_whole("connections", connections)
+        check_seconds("timeout", timeout)
         self._pool = psycopg_pool.ConnectionPool(
             address,
             min_size=0,

@@ -17,6 +17,7 @@ from typing import Any
 from temporalio.client import Client
 from typing_extensions import Self
 
+from toolkit._guards.options import check_texts, check_whole
 from toolkit.errors import DefinitionError, RunError
 
 NO_SERVER = (
@@ -43,12 +44,14 @@ class DevServer:
         address: The server's address, for `temporalio.client.Client.connect`.
 
     Raises:
-        DefinitionError: The server's program is not installed.
+        DefinitionError: The server's program is not installed, or an argument is invalid.
     """
 
     def __init__(
         self, path: str | os.PathLike[str] = "temporal.db", *, port: int = PORT, options: Sequence[str] = ()
     ) -> None:
+        check_whole("port", port)
+        check_texts("options", options)
         program = find_program()
         if program is None:
             raise DefinitionError(NO_SERVER)
