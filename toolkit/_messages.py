@@ -459,7 +459,7 @@ def _validate_attachment(attachment: Image | File) -> None:
     kind, data, media_type = type(attachment).__name__, attachment.data, attachment.media_type
     if not isinstance(data, bytes):
         raise TypeError(f"{kind} takes the bytes of a file, as Path.read_bytes() returns them, not {data!r:.100}.")
-    if not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", media_type, re.ASCII):
+    if not isinstance(media_type, str) or not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", media_type, re.ASCII):
         raise ValueError(f"{kind}: {media_type!r:.100} is not a media type, such as 'image/png'.")
 
 

@@ -73,13 +73,16 @@ class Console:
         read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
             notebook `input`.
         write: A function that shows a text. By default it prints, with escapes for what the output cannot show.
+
+    Raises:
+        DefinitionError: `read` or `write` is not a sync function.
     """
 
     def __init__(
         self, *, read: Callable[[str], str] | None = None, write: Callable[[str], object] = print_text
     ) -> None:
-        self._read = read
-        self._write = write
+        self._read = None if read is None else check_sync_function("read", read)
+        self._write = check_sync_function("write", write)
         self._lock = threading.Lock()
         self._always: set[tuple[str, Tool[..., Any]]] = set()
 

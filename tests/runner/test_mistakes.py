@@ -25,12 +25,16 @@ from toolkit import (
     ApprovalError,
     Decision,
     DefinitionError,
+    FallbackModel,
+    File,
+    Image,
     Limits,
     MemoryLedger,
     ModelError,
     Prices,
     Runner,
     RunResult,
+    SQLiteSession,
     Tool,
     Toolbox,
     ToolCall,
@@ -38,12 +42,22 @@ from toolkit import (
     ToolError,
     tool,
 )
-from toolkit.approvers import defer
-from toolkit.builtin import Action, code_tool
+from toolkit.approvers import Console, defer
+from toolkit.builtin import (
+    Action,
+    ask_user_tool,
+    code_tool,
+    fetch,
+    ingest_message,
+    ingest_text,
+    ingest_url,
+    next_run,
+    weather_tool,
+)
 from toolkit.events import RunFinished
-from toolkit.middleware import cache, repeat_guard
+from toolkit.middleware import PerRun, audit, cache, redact, repeat_guard
 from toolkit.sources.retrievers import retriever_tool
-from toolkit.stores import OpenAIEmbeddings
+from toolkit.stores import OpenAIEmbeddings, SQLiteKnowledge
 from toolkit.testing import ScriptedModel, call
 
 
@@ -105,6 +119,66 @@ def test_option_that_is_no_number(name: str, value: object) -> None:
     """An option that counts, or measures time or money, refuses what is no number or too large for it, by its name."""
     with pytest.raises((DefinitionError, TypeError, ValueError), match=rf"{name}=.* (must be|is no|not a|not below)"):
         NUMBERS[name](value)
+
+
+FUNCTIONS: dict[str, Callable[[Any], object]] = {
+    "read": lambda value: Console(read=value),
+    "write": lambda value: Console(write=value),
+    "clock": lambda value: cache(clock=value),
+    "clock of a guard": lambda value: repeat_guard(clock=value),
+    "make": PerRun,
+    "embed": lambda value: ingest_text("text", SQLiteKnowledge(), value),
+}
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[1.0] for _ in texts]
+
+
+async def wait() -> str:
+    return "an answer that nothing awaits"
+
+
+@pytest.mark.parametrize("value", [3, "print", wait], ids=["number", "text", "async"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_option_that_is_no_function(name: str, value: object) -> None:
+    """An option that is called, and not awaited, refuses what is no sync function."""
+    with pytest.raises(DefinitionError, match="is not a function|is asynchronous: give a plain function"):
+        FUNCTIONS[name](value)
+
+
+TEXTS: dict[str, Callable[[Any], object]] = {
+    "prefixed": lambda value: Toolbox([look]).prefixed(value),
+    "unbind": lambda value: Toolbox([look]).unbind(value),
+    "name": lambda value: Runner().as_tool(value, "looks"),
+    "description": lambda value: Runner().as_tool("look", value),
+    "arg": lambda value: Runner().as_tool("look", "looks", arg=value),
+    "handoff": lambda value: Runner().as_tool("look", "looks", handoff=value),
+    "session": lambda value: SQLiteSession(":memory:", value),
+    "media_type": lambda value: Image(b"", value),
+    "file": lambda value: File(b"", value),
+    "url": fetch,
+    "base_url": lambda value: weather_tool(base_url=value),
+    "rule": lambda value: next_run(value, 0, "UTC"),
+    "content": lambda value: ingest_text(value, SQLiteKnowledge(), embed),
+    "role": lambda value: ingest_message(value, "text", SQLiteKnowledge(), embed),
+    "page": lambda value: ingest_url(value, SQLiteKnowledge(), embed),
+    "store": lambda value: ingest_text("text", value, embed),
+    "agent": lambda value: ask_user_tool(input, agent=value),
+    "audit": audit,
+    "secrets": redact,
+    "models": FallbackModel,
+}
+
+
+@pytest.mark.parametrize("value", [3, [3], object()], ids=["number", "list", "object"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_option_that_is_no_text(name: str, value: object) -> None:
+    """A wrong value is refused where it is written, by an error that shows it or names its option."""
+    shown = re.escape(repr(value)[:100])
+    with pytest.raises((DefinitionError, TypeError, ValueError), match=rf"{shown}|secrets=|names=") as caught:
+        TEXTS[name](value)
+    assert not isinstance(caught.value, ToolError)
 
 
 def test_timeout_that_is_no_number() -> None:

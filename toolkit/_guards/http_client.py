@@ -21,6 +21,7 @@ import httpcore2
 import httpx2
 
 from toolkit._guards.network import HOST_NAME, MAX_HOST_NAME, MAX_PORT, GuardedNetwork, RefusedConnection
+from toolkit._guards.options import check_type
 from toolkit.errors import DefinitionError, Failed
 
 T = TypeVar("T")
@@ -268,11 +269,11 @@ def check_base_url(parameter: str, url: str) -> str:
     Raises:
         DefinitionError: It is no HTTP address, or has a user, a query or a fragment; the message names the parameter.
     """
-    if isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url):  # a user may be a secret, so it is not repeated
+    if not {"@", "?", "#"}.isdisjoint(check_type(parameter, url, str)):  # a user may be a secret, so it is not repeated
         raise DefinitionError(f"{parameter}= has a user, a query or a fragment: write 'https://api.example.org'.")
     try:
         parse_url(url)
-    except (ValueError, TypeError):
+    except ValueError:
         raise DefinitionError(
             f"{parameter}={url!r:.100} is not an address such as 'https://api.example.org'."
         ) from None

@@ -34,7 +34,7 @@ def make_cleaner(
 ) -> Clean:
     """Make a function that removes secrets from a text: see `redact`."""
     for name, texts in ("secrets", secrets), ("patterns", patterns):
-        if isinstance(texts, (str, re.Pattern)):
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise TypeError(f"{name}= takes a list: write {name}=[...].")
     exact, found = list(secrets), [re.compile(pattern) for pattern in patterns]
     _reject_greedy(exact, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack, override
@@ -11,6 +12,7 @@ from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._execution.undo import Undo
+from toolkit._guards.options import check_type
 from toolkit._options import check_methods, explain_missing, spell_options
 from toolkit._runner.hints import METHOD_HINTS, RUNNER_HINTS
 from toolkit._runner.limits import Limits
@@ -458,6 +460,8 @@ class Runner(Controls):
             >>> runner.run("When was the Eiffel Tower built?").output
             '1889.'
         """
+        for option, value in ("name", name), ("description", description):
+            check_type(option, value, str, NoneType)
         own = self._factory.options.get("name")
         about = description or self._factory.options.get("description") or own
         if not (name or own) or not about:

@@ -14,6 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from toolkit._dialects.chat import parse_history
+from toolkit._guards.options import check_type
 from toolkit._messages import Message, message_from_dict, message_to_dict
 from toolkit._options import check_options, make_hints
 from toolkit._runner.history import repair_history
@@ -120,7 +121,8 @@ class SQLiteSession(Session, SQLiteStore):
         timeout: Longest wait for another process that writes, in seconds.
 
     Raises:
-        DefinitionError: `path` is a text without a suffix or directory, as the id of a session is.
+        DefinitionError: `path` is a text without a suffix or directory, as the id of a session is; or `name` is not a
+            text.
         StoreError: The file is damaged, holds something else, or cannot be opened.
 
     Examples:
@@ -136,7 +138,7 @@ class SQLiteSession(Session, SQLiteStore):
             example = f"write SQLiteSession('chats.db', {path!r}), or Path({path!r}) for a file of this name."
             raise DefinitionError(f"SQLiteSession({path!r}): the first argument is a file: {example}")
         SQLiteStore.__init__(self, path, _LAYOUT, timeout=timeout)
-        self.name = name
+        self.name = check_type("name", name, str)
 
     @property
     @override

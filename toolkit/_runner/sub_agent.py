@@ -22,6 +22,7 @@ from toolkit._concurrency.cancellation import Cancellation, cancellation_error, 
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext, discard
 from toolkit._execution.approval import WAITING_TEXT, Deferred, Stopped
+from toolkit._guards.options import check_type
 from toolkit._messages import Effect, Message, ModelResponse, ToolCall, ToolMessage, ToolResult, UserMessage
 from toolkit._runner.conversation import NO_RESPONSE
 from toolkit._runner.options import RunRequest
@@ -89,7 +90,8 @@ class SubAgent:
     def __init__(
         self, runner: AgentRunner, name: str, *, arg: str, max_depth: int, output_type: Any, handoff: bool
     ) -> None:
-        if not arg.isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
+        check_type("handoff", handoff, bool)
+        if not check_type("arg", arg, str).isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
             raise DefinitionError(f"{name}: arg={arg!r} cannot name a parameter, as arg='query' can.")
         if type(max_depth) is not int or max_depth < 1:
             raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")

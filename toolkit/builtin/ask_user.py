@@ -13,7 +13,7 @@ from pydantic import StringConstraints
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import call_function
 from toolkit._context import ToolContext
-from toolkit._guards.options import check_function
+from toolkit._guards.options import check_function, check_type
 from toolkit._options import check_options
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.decorator import tool
@@ -77,9 +77,10 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., An
         agent: Name of the agent, for `Question.metadata`.
 
     Raises:
-        DefinitionError: The handler cannot be called.
+        DefinitionError: The handler cannot be called, or `agent` is not a text.
     """
-    return tool(UserPrompt(check_function("handler", handler), agent).ask_user, max_parallel=1)
+    prompt = UserPrompt(check_function("handler", handler), check_type("agent", agent, str))
+    return tool(prompt.ask_user, max_parallel=1)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from toolkit._concurrency.backend import call_function, run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._guards.http_client import MAX_BYTES, MAX_SHOWN, TIMEOUT, USER_AGENT, HttpClient
 from toolkit._guards.network import PORTS, GuardedNetwork
-from toolkit._guards.options import check_header, check_seconds, check_whole
+from toolkit._guards.options import check_header, check_seconds, check_type, check_whole
 from toolkit._messages import ToolResult
 from toolkit._options import spell_options
 from toolkit._tools.decorator import tool
@@ -156,6 +156,7 @@ def fetch(url: str, **options: Unpack[WebOptions]) -> Page:
         Failed: There is no page, or it is not text; the message is the one that a model would get.
         DefinitionError: An option is invalid, or the extra `http` is not installed.
     """
+    check_type("url", url, str)
     page = partial(fetch_page, make_client(**options), url)
     return run_sync(SyncBackend().call(page, is_async=True))
 

@@ -324,6 +324,7 @@ def ingest_text(
             stored then.
         Cancelled: The current call was cancelled.
     """
+    check_type("content", content, str)
     document = Document(id=compute_digest(content), title=title, source=source, content=content)
     return _store_document(document, store, embed)
 
@@ -359,6 +360,7 @@ def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[s
         Failed: As for `ingest_text`; or the page cannot be fetched.
         TypeError: `fetch` did not return text.
     """
+    check_type("url", url, str)
     document = Document(id=compute_digest("url", url), title=url, source=url, content=(fetch or _fetch_text)(url))
     return f"URL ingested: {_store_document(document, store, embed)} chunk(s) indexed from {url}"
 
@@ -369,6 +371,8 @@ def ingest_message(role: str, content: str, store: KnowledgeStore, embed: Embed)
     Raises:
         Failed: As for `ingest_text`.
     """
+    check_type("role", role, str)
+    check_type("content", content, str)
     identity = compute_digest(MESSAGES, role, content)
     message = Document(id=identity, title=role, source="conversation", content=content, collection=MESSAGES)
     return _store_document(message, store, embed)
@@ -381,6 +385,7 @@ def _fetch_text(url: str) -> str:
 
 
 def _store_document(document: Document, store: KnowledgeStore, embed: Embed) -> int:
+    validate_store(store, embed)
     if not isinstance(document.content, str):
         raise TypeError(f"{document.title}: the content is of type {type(document.content).__name__}, not str.")
     if len(document.content) > MAX_CONTENT:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from toolkit._concurrency.backend import is_async
 from toolkit._context import ToolContext
 from toolkit._execution.dispatcher import Middleware, Next
+from toolkit._guards.options import check_type
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import find_misfit
 from toolkit.errors import ToolError
@@ -43,8 +44,10 @@ def audit(
     Raises:
         OSError: The file cannot be written.
         TypeError: `write` is a coroutine function.
+        DefinitionError: It is neither a function nor a path.
     """
     if not callable(write):
+        check_type("write", write, str, os.PathLike)
         _append_line(write, "")
         return partial(_audit_call, lambda record, _: _append_line(write, json.dumps(record) + "\n"))
     if is_async(write):

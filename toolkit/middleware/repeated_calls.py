@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from toolkit._context import ToolContext
 from toolkit._dialects.base import canonical_text
 from toolkit._execution.dispatcher import Middleware, Next
+from toolkit._guards.options import check_sync_function
 from toolkit._messages import ToolCall, ToolResult
 from toolkit._options import check_options, is_float, is_whole
 from toolkit._tools.tool import Tool
@@ -46,12 +47,13 @@ def cache(
 
     Raises:
         ValueError: `ttl` is not a number above 0, or `maxsize` not a whole one.
+        DefinitionError: `clock` is not a sync function.
     """
     if not (is_float(ttl) and is_whole(maxsize, 1) and ttl > 0):
         raise ValueError(
             f"cache(ttl={ttl!r}, maxsize={maxsize!r}): ttl must be a number above 0, and maxsize a whole one."
         )
-    results = _ResultCache(ttl, maxsize, clock)
+    results = _ResultCache(ttl, maxsize, check_sync_function("clock", clock))
 
     async def use_cache(call: ToolCall, call_next: Next) -> ToolResult:
         tool = call_next.tools.get(call.name)
@@ -137,10 +139,13 @@ class PerRun(Generic[S]):
 
     Args:
         make: A function that creates the value of a run. The calls of one turn share it, on several threads.
+
+    Raises:
+        DefinitionError: `make` is not a sync function.
     """
 
     def __init__(self, make: Callable[[], S]) -> None:
-        self._make = make
+        self._make = check_sync_function("make", make)
         self._lock = threading.Lock()
         self._states: dict[str, S] = {}
 
@@ -179,7 +184,9 @@ def repeat_guard(
 
     Raises:
         ValueError: A number is out of range.
+        DefinitionError: `clock` is not a sync function.
     """
+    check_sync_function("clock", clock)
     counts = (limit, window, 1 if stop_after is None else stop_after)
     if not all(is_whole(value, 1) for value in counts) or max(counts) > MAX_COUNT or window < 4 or window % 2:
         raise ValueError(
