@@ -361,6 +361,19 @@ def test_pages(box: Toolbox, place: Path) -> None:
     assert "File too large" in text(box, "read_file", path="large")
 
 
+def test_millions_of_lines(place: Path, box: Toolbox) -> None:
+    """The lines before a part are counted and not read: of millions of lines, the last one comes at once."""
+    (place / "lines").write_bytes(b"\n" * 60_000_000 + b"the last")
+
+    assert "[Lines 60000001-60000001 of 60000001]\n60000001 | the last" == text(
+        box, "read_file", path="lines", offset=60_000_001
+    )
+    assert "[Lines 60000002-60000001 of 60000001]" == text(box, "read_file", path="lines", offset=70_000_000)
+    assert "[Lines 65537-65538 of 60000001]\n65537 | \n65538 | " == text(
+        box, "read_file", path="lines", offset=65_537, limit=2
+    )
+
+
 def test_long_lines(box: Toolbox, place: Path) -> None:
     """A line longer than a page is cut, with a note."""
     (place / "one-line").write_text("x" * 5000)

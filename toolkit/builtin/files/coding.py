@@ -9,7 +9,7 @@ which no other thread runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from toolkit._guards.media import detect_image
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.text import decode_file, escape_name, iter_lines, read_bytes, report_errors
+from toolkit.builtin.files.text import count_lines, decode_file, escape_name, iter_lines, read_bytes, report_errors
 from toolkit.builtin.files.workspace import FileTools, Workspace
 from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
@@ -105,7 +105,7 @@ class CodingTools(FileTools):
                 return ToolResult(Image(read_bytes(file, self._limits.max_image), media_type), details={"path": path})
             with _report_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
                 data = read_bytes(file, self._limits.max_paged if is_part else self._limits.max_bytes)
-                page = _format_page(iter_lines(decode_file(data)[0]), max(offset or 1, 1) - 1, limit, is_part=is_part)
+                page = _format_page(decode_file(data)[0], max(offset or 1, 1) - 1, limit, is_part=is_part)
         mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
         return ToolResult(mark + page, details={"path": path})
 
@@ -149,7 +149,7 @@ class CodingTools(FileTools):
         if changed != text:
             with _report_errors(f"Cannot write {path}", path):
                 self._workspace.replace(path, new_data, hash_bytes(data), context.cancellation)
-        counts = [sum(1 for _ in iter_lines(each)) for each in (old_text, new_text)]
+        counts = [count_lines(each) for each in (old_text, new_text)]
         shown = [f"{count} line{'' if count == 1 else 's'}" for count in counts]
         summary = (
             "No changes (old_text == new_text)" if changed == text else f"Replaced {shown[0]} with {shown[1]} in {path}"
@@ -229,15 +229,11 @@ class CodingTools(FileTools):
         yield from hits
 
 
-def _format_page(text: Iterable[str], start: int, limit: int | None, *, is_part: bool) -> str:
-    end = start + min(MAX_PAGE if limit is None else limit, MAX_LINES)
-    lines: list[str] = []
-    total = 0
-    for total, line in enumerate(text, 1):
-        if start < total <= end:
-            lines.append(clip_line(line))
+def _format_page(text: str, start: int, limit: int | None, *, is_part: bool) -> str:
+    total = count_lines(text)
     start = min(start, total)
-    end = start + len(lines)
+    end = min(start + min(MAX_PAGE if limit is None else limit, MAX_LINES), total)
+    lines = map(clip_line, islice(iter_lines(text, start), end - start))
     header = f"[Lines {start + 1}-{end} of {total}]" if is_part or end < total else f"[{total} lines]"
     return "\n".join([header, *(f"{number:>4} | {line}" for number, line in enumerate(lines, start + 1))])
 

@@ -23,6 +23,7 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+BLOCK = 65_536  # characters in which line ends are counted at once
 _LINE = re.compile(r"[^\n]+\n?|\n")
 
 
@@ -85,10 +86,30 @@ def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
     return text, TextFormat(encoding, mark, has_crlf)
 
 
-def iter_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text as editors count them: the last line end begins a line only if text follows."""
-    for line in _LINE.finditer(text):
+def iter_lines(text: str, start: int = 0) -> Iterator[str]:
+    """Yield the lines of a text as editors count them: the last line end begins a line only if text follows.
+
+    Args:
+        text: The text.
+        start: Number of lines that are left out.
+    """
+    for line in _LINE.finditer(text, _find_line(text, start)):
         yield line[0].removesuffix("\n").removesuffix("\r")
+
+
+def count_lines(text: str) -> int:
+    """Count the lines that `iter_lines` yields."""
+    return text.count("\n") + (text != "" and not text.endswith("\n"))
+
+
+def _find_line(text: str, number: int) -> int:
+    """Return the position of a line that is counted from 0: in blocks, as a text may have millions of lines."""
+    position = 0
+    while position < len(text) and (found := text.count("\n", position, position + BLOCK)) < number:
+        number, position = number - found, position + BLOCK
+    for _ in range(number):
+        position = text.find("\n", position) + 1 or len(text)
+    return position
 
 
 def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
