@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from operator import add
 from types import NoneType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
@@ -26,6 +26,8 @@ from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
 """Effect of a tool's calls."""
+
+T = TypeVar("T")
 
 # Texts before the attachments of results, for providers whose tool messages hold only text.
 IMAGES_TEXT = "The images of the results above, in order."
@@ -583,26 +585,43 @@ def message_from_dict(data: Mapping[str, Any]) -> Message:
 
     Raises:
         KeyError: The kind of message is unknown.
+        TypeError: A field is not of its type.
+        ValueError: An attachment is not in the form of `message_to_dict`.
     """
     values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
-    return _KINDS[data["kind"]](**values)
+    return _require_types(_KINDS[data["kind"]](**values))
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "usage": lambda usage: Usage(**usage),
+    "usage": lambda usage: _require_types(Usage(**usage)),
     "calls": lambda calls: tuple(map(ToolCall.from_dict, calls)),
     "images": lambda images: tuple(_read_attachment(Image, *each) for each in enumerate(images)),
     "files": lambda files: tuple(_read_attachment(File, *each) for each in enumerate(files)),
-    "items": tuple,
+    "items": lambda items: tuple(dict(item) for item in items),
     "repairs": tuple,
-    "foreign": tuple,
+    "foreign": lambda names: _read_texts("foreign", names),
 }
+_PLAIN_TYPES: Mapping[str, Any] = {"str": str, "bool": bool, "int": int, "float": (int, float)}
+
+
+def _require_types(value: T) -> T:
+    """Return a value whose plain fields are of the types that they declare."""
+    for declared in fields(value):  # type: ignore[arg-type]  # it is a dataclass
+        given, wanted = getattr(value, declared.name), _PLAIN_TYPES.get(str(declared.type))
+        if wanted and not (isinstance(given, wanted) and isinstance(given, bool) is (wanted is bool)):
+            raise TypeError(f"{declared.name}={given!r:.100} is not of type {declared.type}")
+    return value
 
 
 def _require_texts(values: Mapping[str, object]) -> None:
     for name, value in values.items():
         if type(value) is not str:
             raise TypeError(f"{name}={value!r:.100} is not text")
+
+
+def _read_texts(name: str, texts: Any) -> tuple[str, ...]:
+    _require_texts({f"{name}[{place}]": text for place, text in enumerate(texts)})
+    return tuple(texts)
 
 
 def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:

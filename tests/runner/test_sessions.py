@@ -219,6 +219,37 @@ def test_json(session: Session) -> None:
     assert session.messages == Session.from_json(session.to_json()).messages
 
 
+WRONG_FIELDS: list[tuple[int, str, Any]] = [
+    (0, "text", None),
+    (1, "text", 5),
+    (1, "reasoning", None),
+    (1, "usage", {"requests": "1"}),
+    (1, "items", ["x"]),
+    (1, "is_answer", 1),
+    (2, "name", ["pay"]),
+    (2, "foreign", [["pay"]]),
+    (2, "timestamp", True),
+]
+
+
+@pytest.mark.parametrize(("number", "field", "value"), WRONG_FIELDS)
+def test_fields_of_other_types(number: int, field: str, value: Any, tmp_path: Path) -> None:
+    """A field of another type is refused where the session is read, as text or from a file."""
+    result = Runner([pay], model=ScriptedModel([call("pay", amount=5), "Paid."])).run("Pay 5.")
+    saved = json.loads(Session(result.messages).to_json())
+    saved["messages"][number][field] = value
+    chat = SQLiteSession(tmp_path / "chats.db")
+    chat.extend(result.messages)
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as connection, connection:
+        changed = (json.dumps(saved["messages"][number]), number)
+        connection.execute("UPDATE messages SET message = ? WHERE number = ?", changed)
+
+    with pytest.raises(ConversationError, match="This is not a session: "):
+        Session.from_json(json.dumps(saved))
+    with pytest.raises(StoreError, match="A message of the session 'main' is damaged"):
+        _ = chat.messages
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "messages": [5]}', "5", "[" * 99_999]
 )
