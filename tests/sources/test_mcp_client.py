@@ -366,6 +366,9 @@ def test_texts_have_no_keys(server: Any) -> None:
         (lambda: MCP("x", timeout=None), "timeout=None"),
         (lambda: MCP("x", timeout=-1), "timeout=-1"),
         (lambda: MCP("x", name=cast("Any", 3)), "name=3"),
+        (lambda: MCP("x", optional=cast("Any", "no")), "optional='no'"),
+        (lambda: MCP("x", cwd=cast("Any", 3)), "cwd=3"),
+        (lambda: MCP(cast("Any", ["x", 3])), "server=3"),
     ],
 )
 def test_wrong_options(make: Callable[[], MCP], text: str) -> None:

@@ -92,7 +92,7 @@ class RemoteSource:
             raise DefinitionError(f"The {self._kind} {self.name!r}: set either allow= or block=, not both.")
         self._allow = None if allow is None else frozenset(check_texts("allow", allow))
         self._block = frozenset(() if block is None else check_texts("block", block))
-        self._optional = optional
+        self._optional = check_type("optional", optional, bool)
         self._options = options
         self._timeout: float = check_type("timeout", options["timeout"], int, float)
         self._connect_timeout = min(self._timeout, longest_connect)

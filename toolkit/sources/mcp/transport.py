@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import httpx2
@@ -19,7 +20,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from toolkit._guards.options import check_env, check_headers
+from toolkit._guards.options import check_env, check_headers, check_type
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream
 
@@ -71,7 +72,7 @@ class Address:
         if isinstance(server, str) and not is_url:
             server = shlex.split(server.replace("\\", r"\\") if sys.platform == "win32" else server)
         if isinstance(server, Sequence) and not is_url:
-            server = [os.fspath(word) for word in server]
+            server = [os.fspath(check_type("server", word, str, os.PathLike)) for word in server]
         if server in ("", []) or server is None or isinstance(server, (int, float, Mapping)):
             given = f"a {type(server).__name__}" if server else repr(server)  # a dict may hold secrets
             raise DefinitionError(
@@ -86,6 +87,7 @@ class Address:
             raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
         check_headers(address.headers)
         check_env(address.env)
+        check_type("cwd", address.cwd, str, os.PathLike, NoneType)
         if not isinstance(address.auth, (httpx2.Auth, type(None))):
             raise DefinitionError("auth= is not an httpx2.Auth. A key is sent by headers={'Authorization': key}.")
         return address
