@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -394,3 +395,33 @@ def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api:
         leave(client, api)
 
         assert set() == added_since(before)
+
+
+FIRST_RUN = """
+import gc, weakref
+from toolkit import Runner, ToolContext, tool
+from toolkit.testing import ScriptedModel, call
+
+class Deps:
+    pass
+
+@tool
+async def look(context: ToolContext[Deps]) -> str:
+    "Look."
+    return "seen"
+
+deps = Deps()
+runner = Runner([look], model=ScriptedModel([call("look"), "Done."]))
+kept = [weakref.ref(deps), weakref.ref(runner)]
+print(runner.run("Go.", deps=deps))
+del deps, runner
+gc.collect()
+print([each() for each in kept])
+"""
+
+
+def test_first_run_is_not_kept() -> None:
+    """The event loop of the process, which the first async call starts, does not keep that call's run and deps."""
+    ended = subprocess.run([sys.executable, "-c", FIRST_RUN], capture_output=True, text=True, check=True)  # noqa: S603
+
+    assert "Done.\n[None, None]\n" == ended.stdout

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -151,9 +151,11 @@ class PrivateLoop:
             if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
                 if sys.platform == "emscripten":
                     raise FatalError(NO_THREADS)
-                loop = asyncio.new_event_loop()
+                # Not in the context of the first call, which the loop would keep, with its run and deps.
+                start = Context().run
+                loop = start(asyncio.new_event_loop)
                 try:
-                    self._thread = start_thread(partial(_run_loop, loop), "toolkit-loop")
+                    self._thread = start(start_thread, partial(_run_loop, loop), "toolkit-loop")
                 except RuntimeError:
                     loop.close()
                     raise
