@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,43 @@ def test_late(tmp_path: Path) -> None:
         keeping.join()
 
         assert [] == store.documents()
+
+
+WRONG: list[dict[str, Any]] = [
+    {"id": 5},
+    {"content": b"text"},
+    {"title": None},
+    {"source": Path("a.txt")},
+    {"collection": None},
+    {"expires_at": datetime(2026, 1, 1, tzinfo=timezone.utc)},
+    {"expires_at": "2026-01-01"},
+    {"expires_at": math.nan},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_fields_of_other_types(wrong: dict[str, Any]) -> None:
+    """A document with a field of another type is refused; one that expires at a text would stay for ever."""
+    with pytest.raises(DefinitionError, match=f"{next(iter(wrong))}="):
+        Document(**{"id": "a", "content": "text", **wrong})
+
+
+def test_no_document() -> None:
+    """What is no document is refused."""
+    given: Any = {"id": "a", "content": "text"}
+    with pytest.raises(DefinitionError, match="document={'id': 'a', 'content': 'text'} is not of type Document"):
+        SQLiteKnowledge().add(given, [])
+
+
+def test_damaged_document(tmp_path: Path) -> None:
+    """A document that cannot be read raises an error with advice."""
+    with SQLiteKnowledge(tmp_path / "k.db") as store:
+        add(store, "one")
+        with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
+            connection.execute("UPDATE documents SET title = x'00'")
+
+        with pytest.raises(StoreError, match="restore it from a backup"):
+            store.documents()
 
 
 SPOILT = {

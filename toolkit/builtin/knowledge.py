@@ -361,7 +361,10 @@ def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[s
         TypeError: `fetch` did not return text.
     """
     check_type("url", url, str)
-    document = Document(id=compute_digest("url", url), title=url, source=url, content=(fetch or _fetch_text)(url))
+    page = (fetch or _fetch_text)(url)
+    if not isinstance(page, str):
+        raise TypeError(f"{url}: the content is of type {type(page).__name__}, not str.")
+    document = Document(id=compute_digest("url", url), title=url, source=url, content=page)
     return f"URL ingested: {_store_document(document, store, embed)} chunk(s) indexed from {url}"
 
 
@@ -386,8 +389,6 @@ def _fetch_text(url: str) -> str:
 
 def _store_document(document: Document, store: KnowledgeStore, embed: Embed) -> int:
     validate_store(store, embed)
-    if not isinstance(document.content, str):
-        raise TypeError(f"{document.title}: the content is of type {type(document.content).__name__}, not str.")
     if len(document.content) > MAX_CONTENT:
         raise Failed(f"{len(document.content)} characters are too many: at most {MAX_CONTENT} can be stored at a time")
     texts = split_chunks(document.content)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from typing_extensions import Self, override
 
 from toolkit._concurrency.cancellation import check_cancelled
-from toolkit._guards.options import check_sync_function
+from toolkit._guards.options import check_number, check_sync_function, check_type
 from toolkit.errors import DefinitionError, StoreError
 from toolkit.stores.database import MEMORY, Layout, SQLiteStore
 
@@ -70,6 +70,9 @@ class Document:
         collection: Name of the group of documents that are searched together.
         created_at: Time of storage, in seconds since 1970, UTC; set by the store.
         expires_at: Time of removal, in seconds since 1970, UTC; None for never.
+
+    Raises:
+        DefinitionError: A field is not of its type: a `datetime` is not a number of seconds.
     """
 
     id: str
@@ -79,6 +82,12 @@ class Document:
     collection: str = KNOWLEDGE
     created_at: float = field(default=0.0, compare=False)
     expires_at: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("id", "content", "title", "source", "collection"):
+            check_type(name, getattr(self, name), str)
+        if self.expires_at is not None:
+            check_number("expires_at", self.expires_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +191,7 @@ class SQLiteKnowledge(SQLiteStore):
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
         """Store a document with all of its chunks, or nothing; a document of the same id is replaced."""
+        check_type("document", document, Document)
         rows = [
             (self._owner, document.id, chunk.content, index, _pack(chunk.embedding))
             for index, chunk in enumerate(chunks)
@@ -216,7 +226,10 @@ class SQLiteKnowledge(SQLiteStore):
         """Return the documents of a collection, in the order of storage."""
         with self._database.snapshot() as connection:
             rows = connection.execute(_DOCUMENTS, (self._owner, collection, self._clock()))
-            return [Document(**dict(zip(_FIELDS, row))) for row in rows]
+            try:
+                return [Document(**dict(zip(_FIELDS, row))) for row in rows]
+            except DefinitionError as error:
+                raise StoreError(DAMAGED) from error
 
     def delete(self, *ids: str) -> int:
         """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""

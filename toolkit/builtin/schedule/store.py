@@ -13,6 +13,7 @@ import uuid
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from toolkit._guards.options import check_type
 from toolkit._options import is_float
 from toolkit.builtin.schedule.recurrence import next_run, parse_rule, to_zone_name
 from toolkit.errors import StoreError
@@ -141,8 +142,9 @@ class SQLiteSchedule(SQLiteStore):
 
         Raises:
             ValueError: The schedule has none of the forms of a rule.
+            DefinitionError: It is not an Action.
         """
-        parse_rule(action.schedule)
+        parse_rule(check_type("action", action, Action).schedule)
         with self._database.transaction() as connection:
             (count,) = connection.execute(_COUNT, (action.owner,)).fetchone()
             if most is not None and count >= most:
