@@ -321,7 +321,10 @@ def _translate_errors(name: str) -> Iterator[None]:
     """Translate SQLite's errors, and those of values that SQLite cannot store."""
     import sqlite3
 
+    of_values = (sqlite3.DataError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
     try:
         yield
-    except (sqlite3.Error, UnicodeError, OverflowError) as error:
+    except (UnicodeError, OverflowError, *of_values) as error:  # the file is sound
+        raise StoreError(f"{name}: {error}.") from error
+    except sqlite3.Error as error:
         raise StoreError(f"{name} cannot be used: {error}. {_ADVICE}.") from error
