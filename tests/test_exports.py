@@ -201,6 +201,7 @@ def test_star(package: ModuleType) -> None:
         ("toolkit", "Console", "toolkit.approvers"),
         ("toolkit", "ScriptedModel", "toolkit.testing"),
         ("toolkit", "MCP", "toolkit.sources.mcp"),
+        ("toolkit.sources", "MCP", "toolkit.sources.mcp"),
         ("toolkit.testing", "Runner", "toolkit"),
     ],
 )

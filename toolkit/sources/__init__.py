@@ -12,4 +12,11 @@ Files, each importing only those below it:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from toolkit._lazy import lazy_names
+
 __all__ = ["a2a", "mcp", "openapi", "retrievers", "search"]
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
+    __getattr__, *_ = lazy_names(globals(), {})  # other names are explained

@@ -402,9 +402,13 @@ class MCP(RemoteSource):
 OWN_OPTIONS = list_own_options(MCP)  # besides those of `@tool`
 # Hints for options that other libraries have.
 HINTS = make_hints(
-    ("allowed_tools include_tools tool_filter", "Write allow=[...], with the server's own names."),
-    ("exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
+    ("allowed_tools include include_tools tool_filter tools", "Write allow=[...], with the server's own names."),
+    ("exclude exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
     ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
+    (
+        "args command params transport type url",
+        "The command or the URL is the first argument: MCP('uvx server'), MCP('http://localhost:8000/mcp').",
+    ),
     ("require_approval", "Write approve=True."),
     ("elicitation_callback elicitation_handler", "Write elicit=..."),
     ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
