@@ -80,6 +80,18 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+SCHEMA_HINTS = {
+    **HINTS,
+    **make_hints(
+        (
+            "args_schema input_schema parameters params_json_schema",
+            "The JSON Schema is the second argument: Tool.from_schema(name, schema).",
+        ),
+        ("callable fn func handler on_invoke_tool", "Write function=..."),
+    ),
+}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tool(Generic[P, R]):
     """A function that a model may call. You can still call it as a function.
@@ -258,7 +270,7 @@ class Tool(Generic[P, R]):
         return plan_undo(self.handler, take_function(self.settings.undo))
 
     @classmethod
-    @spell_options(ToolOptions, DEFAULTS, HINTS)
+    @spell_options(ToolOptions, DEFAULTS, SCHEMA_HINTS)
     def from_schema(
         cls,
         name: str,
