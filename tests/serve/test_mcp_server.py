@@ -369,12 +369,13 @@ def test_command_over_http(file: Path) -> None:
     ("address", "parsed"),
     [
         ("8000", ("127.0.0.1", 8000)),
+        (8000, ("127.0.0.1", 8000)),
         ("localhost:1", ("localhost", 1)),
         ("[::1]:80", ("::1", 80)),
         (":9", ("127.0.0.1", 9)),
     ],
 )
-def test_address(address: str, parsed: tuple[str, int]) -> None:
+def test_address(address: str | int, parsed: tuple[str, int]) -> None:
     """A port alone is one of this machine."""
     assert parsed == parse_address(address)
 
@@ -384,6 +385,12 @@ def test_wrong_address(address: str) -> None:
     """An address that others can reach is refused, as is one that is none."""
     with pytest.raises(DefinitionError, match="is not a local address|is not a port"):
         parse_address(address)
+
+
+def test_option_of_another_library() -> None:
+    """Where an option of FastMCP is passed, the error says what to write."""
+    with pytest.raises(TypeError, match=r"no option 'transport'\. serve\(.* serve\(\[...\], http=8000\) serves HTTP\."):
+        make_server([work], transport="http")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.usefixtures("own_process")

@@ -152,7 +152,7 @@ def make_app(
     return _Gate(Starlette(routes=routes, lifespan=run), token, names)
 
 
-def serve(runner: Runner, *, http: str = PORT, **options: Any) -> None:
+def serve(runner: Runner, *, http: str | int = PORT, **options: Any) -> None:
     """Serve a runner until Ctrl-C.
 
     Args:

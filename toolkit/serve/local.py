@@ -7,13 +7,13 @@ from toolkit.errors import DefinitionError
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def parse_address(address: str) -> tuple[str, int]:
+def parse_address(address: str | int) -> tuple[str, int]:
     """Parse `port` or `host:port`.
 
     Raises:
         DefinitionError: The address is not of this form, or is not a loopback address.
     """
-    host, _, port = address.rpartition(":")
+    host, _, port = str(address).rpartition(":")
     host = host.strip("[]") or LOOPBACK[0]
     if not port.isdecimal() or int(port) > 65_535:
         raise DefinitionError(f"{address!r} is not a port: write '8000' or '127.0.0.1:8000'.")

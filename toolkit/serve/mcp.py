@@ -1,7 +1,7 @@
 """A toolbox for clients of the Model Context Protocol, with prompts and resources beside the tools.
 
     serve([add])                   over standard input and output, until the client disconnects
-    serve([add], http="8000")      at http://127.0.0.1:8000/mcp, until Ctrl-C
+    serve([add], http=8000)        at http://127.0.0.1:8000/mcp, until Ctrl-C
     serve([add], prompts=[review], resources=[note])
 
     @prompt                        @resource("notes://{name}")
@@ -25,6 +25,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -38,6 +39,7 @@ from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._guards.options import check_function, check_type
 from toolkit._lazy import needs_extra
 from toolkit._messages import File, Image, Message, ModelResponse, ToolCall, ToolResult, UserMessage
+from toolkit._options import check_options, make_hints
 from toolkit._runner.prompt import make_user_message
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import shorten
@@ -74,8 +76,14 @@ FORM: dict[str, Any] = {
     "required": ["approve"],
 }
 _PARAMETER = re.compile(r"\{([^{}]*)\}")
+# Hints for options that other libraries have.
+HINTS = make_hints(
+    ("host path port transport", "serve([...]) uses standard input and output; serve([...], http=8000) serves HTTP."),
+    ("tools", "Tools are the first argument: make_server([...])."),
+)
 
 
+@partial(check_options, hints=HINTS)
 def make_server(
     toolbox: Toolbox | Iterable[Addable],
     *,
@@ -144,7 +152,7 @@ def make_server(
     )
 
 
-def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | None = None, **options: Any) -> None:
+def serve(toolbox: Toolbox | Iterable[Addable], *, http: str | int | None = None, **options: Any) -> None:
     """Serve tools until the client disconnects, or Ctrl-C.
 
     Args:
