@@ -560,6 +560,15 @@ def test_firing(store: SQLiteSchedule, clock: Clock) -> None:
     assert 'Scheduled action a1: Mail digest\nCall these tools: ["read"]\nSummarize.' == seen[0].prompt
 
 
+def test_prompt_without_planned_calls(store: SQLiteSchedule, clock: Clock) -> None:
+    """Of an action without planned calls the model reads the description, and that alone."""
+    store.add(action(id="a1", tools="[]"))
+    seen: list[Firing] = []
+    Scheduler(store, seen.append, clock=clock).run_due()
+
+    assert ["Scheduled action a1: Mail digest"] == [firing.prompt for firing in seen]
+
+
 @pytest.mark.parametrize("schedule", ["every day", "8am daily", "* * * *", ""], ids=repr)
 def test_add_refused(store: SQLiteSchedule, schedule: str) -> None:
     """A rule without a valid form is not stored, and the error lists the forms."""

@@ -98,8 +98,9 @@ class Firing:
     def prompt(self) -> str:
         """Prompt for the model."""
         action = self.action
-        lines = (f"Scheduled action {action.id}: {action.description}", f"Call these tools: {action.tools}")
-        return "\n".join((*lines, action.synthesis_prompt)).rstrip()
+        planned = "" if action.tools == "[]" else f"Call these tools: {action.tools}"
+        lines = (f"Scheduled action {action.id}: {action.description}", planned, action.synthesis_prompt)
+        return "\n".join(filter(None, lines))
 
 
 LAYOUT = Layout(
