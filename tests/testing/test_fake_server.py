@@ -19,7 +19,9 @@ import openai
 import pytest
 
 from tests.servers import FakeServer
+from toolkit import Runner
 from toolkit.testing import Reply, Request, ScriptError, call, reply
+from toolkit.testing.fake_server import Answer
 
 USER: dict[str, Any] = {"role": "user", "content": "What is 1 + 2?"}
 ADD: dict[str, Any] = {
@@ -475,12 +477,27 @@ def test_failing_function() -> None:
     assert (500, message, [message]) == (status, answered["error"]["message"], server.problems)
 
 
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_script_of_a_model() -> None:
+    """A server takes the texts and calls of a ScriptedModel's script, also from a function."""
+    script: list[Answer] = [call("add", a=1, b=2), [call("add", a=3, b=4), call("add", a=5, b=6)], "Done."]
+    replies = iter(script)
+    for server in (FakeServer(script), FakeServer(lambda _: next(replies))):
+        with server:
+            result = Runner([add], base_url=server.base_url, model="any").run("Go.")
+        assert ("Done.", [3, 7, 11]) == (result.output, [finished.result.value for finished in result.calls])
+
+
 def test_what_is_no_reply() -> None:
     """Something else than replies, or than calls with arguments, is refused with what to write."""
-    wrong: list[Any] = ["Hello.", ["Hello."], [call("add", a=1)]]
-    for script in wrong:
-        with pytest.raises(TypeError, match=r"answers with replies, such as reply.text\('Hello.'\), not "):
-            FakeServer(script)
+    wrong: list[Any] = [5, ("add", {"a": 1}), ["Hello."]]
+    for item in wrong:
+        with pytest.raises(TypeError, match=r"answers with a text, calls such as .*, or a reply such as reply.error\("):
+            FakeServer([item])
     calls: list[Any] = ["add", ("add",), call("add", a=1)]
     for each in calls:
         with pytest.raises(TypeError, match=r'takes names with arguments, \("add", {"a": 1}\), not '):

@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException, parse_headers, responses
@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 
 from typing_extensions import Self
 
+from toolkit._messages import ToolCall
 from toolkit.testing.rendering import (
     CallSpec,
     Completion,
@@ -38,7 +39,9 @@ from toolkit.testing.rendering import (
 from toolkit.testing.scripted import ScriptError
 
 End: TypeAlias = Literal["whole", "cut", "reset", "held"]
-Script: TypeAlias = "Iterable[Reply] | Callable[[Request], Reply]"
+Answer: TypeAlias = "Reply | str | ToolCall | Sequence[ToolCall]"
+# `object` is what mypy makes of a variable with texts and calls.
+Script: TypeAlias = "Iterable[Answer | object] | Callable[[Request], Answer]"
 
 _APIS = {"POST /v1/chat/completions": "chat", "POST /v1/responses": "responses"}
 # The two numbers in struct linger differ in width between platforms.
@@ -226,8 +229,9 @@ class FakeServer:
     replies as `ScriptError`, unless it raises another exception. If a test provokes a problem, clear `problems`.
 
     Args:
-        script: Replies, or a function from a request to its reply (for an endless script). The function is called for
-            one request at a time and must not wait; it can return a `delayed` reply instead.
+        script: Replies, or texts and calls as for `ScriptedModel`; or a function from a request to one of these (for an
+            endless script). The function is called for one request at a time and must not wait; it can return a
+            `delayed` reply instead.
         check: Called with each request for a completion; it raises ValueError to refuse the request.
         model: The only model that GET /v1/models lists.
 
@@ -246,7 +250,8 @@ class FakeServer:
         self.requests: list[Request] = []
         self.problems: list[str] = []
         self._check = check
-        self._unused = deque(() if callable(script) else map(_check_reply, script))
+        script = [script] if isinstance(script, str) else script
+        self._unused = deque(() if callable(script) else map(_make_reply, script))
         self._choose = script if callable(script) else self._next_reply
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
@@ -353,7 +358,7 @@ class FakeServer:
                 self._check(request)
         except ValueError as fault:
             return self._add_problem(400, str(fault), param=getattr(fault, "param", None))
-        return _check_reply(self._choose(request))
+        return _make_reply(self._choose(request))
 
     def _next_reply(self, request: Request) -> Reply:
         if self._unused:
@@ -399,10 +404,18 @@ class FakeServer:
         connection.settimeout(None)
 
 
-def _check_reply(reply: Any) -> Reply:
-    if not isinstance(reply, Reply):
-        raise TypeError(f"A FakeServer answers with replies, such as reply.text('Hello.'), not {reply!r:.100}.")
-    return reply
+def _make_reply(item: Any) -> Reply:
+    if isinstance(item, Reply):
+        return item
+    if isinstance(item, str):
+        return Reply.text(item)
+    calls = (item,) if isinstance(item, ToolCall) else item
+    if not isinstance(calls, Sequence) or not all(isinstance(each, ToolCall) for each in calls):
+        raise TypeError(
+            f"A FakeServer answers with a text, calls such as [call('add', a=1)], or a reply such as "
+            f"reply.error(503, 'overloaded'), not {item!r:.100}."
+        )
+    return Reply.calls(*((each.name, each.arguments) for each in calls))
 
 
 def _name_endpoint(request: Request) -> str:
