@@ -122,11 +122,18 @@ def test_async_run() -> None:
     assert_calls(asyncio.run(Runner([add], model=model).arun("Go.")), [ONE])
 
 
-@pytest.mark.parametrize("expected", ["add", ONE, None, [1], [("add", {"a": 1})], [None]])
+@pytest.mark.parametrize("expected", ["add", ONE, None])
 def test_expected_is_a_list_of_calls(expected: Any) -> None:
-    """A single call, and anything that is none, is refused with the right form."""
-    with pytest.raises(TypeError, match="is not a list of expected calls, such as"):
+    """A single call is refused with the right form."""
+    with pytest.raises(TypeError, match='is not a list of expected calls: write a list of "add" or call'):
         assert_calls(run(ONE), expected)
+
+
+@pytest.mark.parametrize("expected", [1, ("add", {"a": 1}), None])
+def test_expected_call(expected: Any) -> None:
+    """An item that is no call is refused with the right form."""
+    with pytest.raises(TypeError, match='is not an expected call: write "add" or call'):
+        assert_calls(run(ONE), [expected])
 
 
 def test_result_is_of_a_run() -> None:

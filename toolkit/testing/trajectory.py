@@ -67,7 +67,8 @@ def _check_expected(expected: Any) -> list[ExpectedCall]:
     wanted: list[Any] = [*expected] if is_list else [expected]
     wrong = [want for want in wanted if not isinstance(want, (str, ToolCall))] if is_list else wanted
     if wrong:
-        raise TypeError(f'{wrong[0]!r:.100} is not a list of expected calls, such as ["add", call("add", a=1)].')
+        what = "an expected call: write" if is_list else "a list of expected calls: write a list of"
+        raise TypeError(f'{wrong[0]!r:.100} is not {what} "add" or call("add", a=1).')
     return wanted
 
 
