@@ -300,6 +300,22 @@ def test_call_with_a_list_of_choices(files: Path, capsys: pytest.CaptureFixture[
     assert "red+blue\n" == capsys.readouterr().out
 
 
+@pytest.mark.parametrize("written", ["[1, 2]", "1,2"])
+def test_items_in_one_option(files: Path, capsys: pytest.CaptureFixture[str], written: str) -> None:
+    """A list of numbers that is written as one value is refused with what to do."""
+    assert 2 == main(["call", "def add(numbers: list[int]): ...", "add", "--numbers", written])
+
+    assert "Repeat the option for each item of the list." in capsys.readouterr().err
+
+
+def test_help_of_a_format(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of a text names the format that it must have."""
+    code = "from datetime import datetime\ndef wait(until: datetime): ..."
+    assert 0 == main(["call", code, "wait", "--help"])
+
+    assert "--until <str> [format date-time] [required]" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("option", [[], ["--a2a"]], ids=["MCP", "A2A"])
 def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     """Where the port is taken, that is said, and no address is."""
@@ -334,7 +350,11 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         ),
         (["call", "tools.py", "collect", "--words", "a", "b"], 2, "repeat the option for each item of a list"),
         (["call", "tools.py", "collect", "--loud", "true"], 2, "(true). Quote a text with spaces, repeat"),
-        (["call", "tools.py", "--city", "Rome", "get_weather"], 2, "put it before its options: get_weather or "),
+        (
+            ["call", "tools.py", "--city", "Rome", "get_weather"],
+            2,
+            "write its name before its options: get_weather or ",
+        ),
         (["call", "tools.py", "get_weather", "--city", "Rome", "--yes"], 2, "Leave it out: only the call"),
         (["chat", "tools.py", "Is it warm?"], 2, "Type it into the chat, or write: toolkit run FILE PROMPT."),
         (["resume", "tools.py", "--yes"], 2, "Leave it out: only the call"),
@@ -507,7 +527,7 @@ def test_call_with_options_in_place_of_a_tool(files: Path, capsys: pytest.Captur
     """Where a target has one tool, and its name is missing in front of its options, the error has it."""
     assert 2 == main(["call", "tools.py:get_weather", "--city", "Jakarta"])
 
-    assert "Invalid value for TOOL: put it before its options: get_weather" in capsys.readouterr().err
+    assert "Invalid value for TOOL: write its name before its options: get_weather" in capsys.readouterr().err
 
 
 def test_call_without_a_tool(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

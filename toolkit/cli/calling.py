@@ -46,7 +46,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
     if tool.startswith("-"):
-        raise typer.BadParameter(f"put it before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
+        raise typer.BadParameter(f"write its name before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
     chosen = get_tool(toolbox, tool)
     deps = get_deps(file, [chosen])
     if context.args and not (value := context.args[0]).startswith("-"):
