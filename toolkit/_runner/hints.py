@@ -44,7 +44,7 @@ _RUNNER = make_hints(
         "retries retry tool_retries",
         "@tool(retries=...) repeats a call, and limits=Limits(max_output_retries=...) asks for another answer.",
     ),
-    ("timeout max_time", "limits=Limits(...) has the time of a run and of a turn."),
+    ("timeout max_time", "Write Runner(..., limits=Limits(max_seconds=...))."),
     ("tool_timeout", "Write @tool(timeout=...), or Toolbox([...], defaults={'timeout': ...})."),
     ("debug echo stream streaming verbose verbosity_level", "runner.stream(prompt) gives the events of a run."),
     (

@@ -154,7 +154,7 @@ def render_stream(result: Any) -> str:
     """Render the RunResult of a stream, or a hint if the stream has not ended, and so has none."""
     if result is not None:
         return render_result(result)
-    text = "Its events have not been read: iterate over it, or write show(stream)."
+    text = "Its events have not been read: iterate over it, or write show(stream), of toolkit.display."
     return render_card(f'<div class="h">{render_pill("not ended")}{render_dim(text)}</div>')
 
 
