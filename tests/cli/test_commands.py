@@ -821,6 +821,23 @@ def test_chat_after_a_failure(files: Path, capsys: pytest.CaptureFixture[str], m
     assert "Answer    Hello.\n" in capsys.readouterr().out
 
 
+def test_chat_with_an_interrupted_line(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at the prompt discards the line, and the chat goes on."""
+    lines: Iterator[str | BaseException] = iter([KeyboardInterrupt(), "Hi", EOFError()])
+
+    def read(_: str) -> str:
+        if isinstance(line := next(lines), BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr("builtins.input", read)
+    with FakeServer([reply.text("Hello.")]) as server:
+        assert 0 == main(["chat", "tools.py", "--base-url", server.base_url, "-m", "m"])
+    assert "Answer    Hello.\n" in capsys.readouterr().out
+
+
 def test_toolbox_or_runner_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file's Runner or Toolbox comes before its single tools; several have to be chosen from."""
     own = "from tools import Runner, Toolbox, get_weather, delete_book\n"

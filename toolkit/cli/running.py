@@ -100,12 +100,12 @@ def chat(
 ) -> None:
     """Chat with a model that has the tools of a file.
 
-    Ctrl-C cancels an answer. Ctrl-D, 'exit' or 'quit' ends the conversation.
+    Ctrl-C cancels an answer or a line. Ctrl-D, 'exit' or 'quit' ends the conversation.
     """
     _check_tools(runner, tools)
     print(f"{runner.model.name}, with {', '.join(runner.toolbox.names) or 'no tools'}. Ctrl-D ends the conversation.")
     conversation = open_session(file, session, continues=continues)
-    for prompt in iter(_read_prompt, None):
+    for prompt in filter(None, iter(_read_prompt, None)):
         stream = runner.stream(prompt, deps=find_deps(file), session=conversation, allowed_tools=tools or None)
         _answer(stream, file, runner)
 
@@ -299,11 +299,13 @@ def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
 
 
 def _read_prompt() -> str | None:
-    """Read lines until one is not empty; return None if the chat ends."""
+    """Read a line; return "" if it was interrupted, and None if the chat ends."""
     try:
-        while not (prompt := input("> ").strip()):
-            pass
-    except (EOFError, KeyboardInterrupt):
+        prompt = input("> ").strip()
+    except KeyboardInterrupt:
+        print()
+        return ""
+    except EOFError:
         print()
         return None
     return None if prompt in ("exit", "quit") else prompt
