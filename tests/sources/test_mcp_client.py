@@ -36,7 +36,9 @@ from toolkit import (
     DefinitionError,
     DuplicateToolError,
     Failed,
+    File,
     Halt,
+    Image,
     Limits,
     Runner,
     RunResult,
@@ -48,6 +50,7 @@ from toolkit.approvers import approve_all, defer
 from toolkit.display import show
 from toolkit.events import ToolCallStarted, ToolCallUpdated, event_to_dict
 from toolkit.models import ModelRequest, ToolMessage
+from toolkit.serve.mcp import make_server as make_toolkit_server
 from toolkit.sources.mcp import MCP
 from toolkit.testing import ScriptedModel, call
 
@@ -219,6 +222,19 @@ def test_content(box: Toolbox) -> None:
     assert f"{result.text}".endswith("[manual](http://127.0.0.1:9/manual)")
     assert [b"\x89PNG\r\n"] == [image.data for image in result.images]
     assert ["audio/wav", "application/pdf"] == [file.media_type for file in result.files]
+
+
+def test_content_that_a_text_names() -> None:
+    """An image or file that the server's text names already, as the texts of this library's do, is named once."""
+    parts = ["a chart:", Image(b"x", "image/png"), File(b"y", name="b.pdf")]
+
+    def show() -> list[Any]:
+        """Show."""
+        return parts
+
+    with MCP(make_toolkit_server([show]), name="s") as server:
+        result = Toolbox([server]).call("mcp_s_show")
+    assert ("a chart:\n[image]\n[file b.pdf]", 1, 1) == (result.text, len(result.images), len(result.files))
 
 
 def test_cancel(box: Toolbox) -> None:

@@ -193,7 +193,7 @@ def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
     def explain(error: Exception) -> Exception:
         if isinstance(error, sdk.ToolError):
             content: Any = getattr(error, "content", "")
-            return Failed(content if isinstance(content, str) else join_parts(map(_read_block, content)))
+            return Failed(content if isinstance(content, str) else join_parts([*map(_read_block, content)]))
         cause = error.__cause__
         return _explain_arguments(cause, title, schema) if isinstance(cause, ValidationError) else error
 

@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import anyio
@@ -351,9 +351,10 @@ def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
         return f"[{name} that cannot be read]"
 
 
-def join_parts(parts: Iterable[Part]) -> str:
-    """Join parts to a text, in which images and files are only named, and hidden characters are escaped."""
-    return "\n".join(map(_write_part, parts))
+def join_parts(parts: Collection[Part]) -> str:
+    """Join parts to a text, which names each image and file once, and in which hidden characters are escaped."""
+    texts = "\n".join(part for part in parts if isinstance(part, str))
+    return "\n".join(_write_part(part) for part in parts if isinstance(part, str) or _write_part(part) not in texts)
 
 
 def attach_parts(parts: Collection[Part]) -> dict[str, Any]:
