@@ -74,6 +74,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "forgotten deps": ('Runner([query], model=ScriptedModel(["x"])).run("Hi")', "pass deps= to the run"),
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
     "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db', 'name'\)"),
+    "items of a session": ('SQLiteSession("chats.db").get_items()', r"write session\.messages\."),
     "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
     "history as another library's input": (
         'runner.run({"messages": [{"role": "user", "content": "Hi"}]})',

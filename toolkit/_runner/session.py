@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from toolkit._dialects.chat import parse_history
 from toolkit._guards.options import check_type
 from toolkit._messages import Message, message_from_dict, message_to_dict
-from toolkit._options import check_options, make_hints
+from toolkit._options import check_options, explain_missing, make_hints
 from toolkit._runner.history import repair_history
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError, DefinitionError, StoreError
@@ -109,6 +109,16 @@ class Session:
             return Session([message_from_dict(item) for item in data["messages"]])
         except _UNREADABLE as error:
             raise ConversationError(f"This is not a session: {type(error).__name__}: {error}") from error
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("chat_history get_items get_messages history items", "session.messages"),
+                ("add add_items add_message add_messages append", "session.extend(messages)"),
+                ("clear_session reset", "session.clear()"),
+                ("save to_dict", "session.to_json()"),
+            )
+        )
 
 
 class SQLiteSession(Session, SQLiteStore):
