@@ -493,6 +493,12 @@ def test_table(value: Any) -> None:
     assert ["Jan", "3", "Feb", "5"] == card.cells
 
 
+@pytest.mark.parametrize("output", [{"month": "*Jan*", "units": 3}, Sale("*Jan*", 3)], ids=["dict", "dataclass"])
+def test_structured_output(output: object) -> None:
+    """An answer with fields is JSON, and no Markdown."""
+    assert displayed(made(output=output)).text.startswith('{"month": "*Jan*", "units": 3}|')
+
+
 def test_long_table() -> None:
     """A long table is cut, and the rest counted."""
     for value in ([{"n": n} for n in range(1000)], pd.DataFrame({"n": range(1000)})):

@@ -235,6 +235,13 @@ def format_count(number: int, word: str, plural: str = "") -> str:
     return f"{number} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
 
 
+def render_data(value: Any) -> str:
+    """Render rows as a table, and the fields of other data as JSON; "" for a text and other single values."""
+    plain = make_plain(value)
+    fields = render_code(format_value(plain), MAX_ANSWER) if isinstance(plain, (dict, list)) else ""
+    return render_table(value) or fields
+
+
 def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
     """Render rows as a table: a DataFrame, or a list of mappings, dataclasses or models; "" for any other value."""
     try:

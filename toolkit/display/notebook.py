@@ -35,6 +35,7 @@ from toolkit.display.markup import (
     render_attachments,
     render_card,
     render_code,
+    render_data,
     render_dim,
     render_error,
     render_folded,
@@ -108,10 +109,10 @@ def render_result(result: Any) -> str:
     if result.is_paused:  # the answer would list the waiting calls, which follow
         answer = "" if result.output is None else str(result.output)
     about = [format_tokens(result.state.usage), result.model]
-    table = render_table(result.output)
-    end = result.finish_reason if table else ""  # otherwise the answer has it
-    run = _render_run("" if table else answer, turns, about, end, turns, is_unfolded=False)
-    return render_card(table, run)
+    data = render_data(result.output)
+    end = result.finish_reason if data else ""  # otherwise the answer has it
+    run = _render_run("" if data else answer, turns, about, end, turns, is_unfolded=False)
+    return render_card(data, run)
 
 
 def render_state(state: Any, calls: Iterable[ToolCallFinished]) -> str:

@@ -17,11 +17,11 @@ from toolkit.display.markup import (
     format_tokens,
     render_attachments,
     render_card,
+    render_data,
     render_dim,
     render_head,
     render_markdown,
     render_pill,
-    render_table,
     render_text,
 )
 from toolkit.display.notebook import list_turns, make_row, render_turn
@@ -102,7 +102,7 @@ def _render_facts(result: Any, count: int, bars: Sequence[_Bar]) -> str:
 def _render_answer(result: Any) -> str:
     if result.is_paused:
         return render_dim("Calls wait for approval.", tag="div")
-    return render_table(result.output) or render_markdown(str(result), MAX_PAGE) or render_dim("None.", tag="div")
+    return render_data(result.output) or render_markdown(str(result), MAX_PAGE) or render_dim("None.", tag="div")
 
 
 def _render_section(title: str, text: str) -> str:
