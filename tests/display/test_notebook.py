@@ -312,6 +312,13 @@ def test_direction_of_text() -> None:
     assert ".tk .t,.tk p,.tk li,.tk td{unicode-bidi:plaintext;text-align:left}" in rendered(run("Hello."))
 
 
+def test_story_of_a_structured_output() -> None:
+    """The answer of an active run is no Markdown if it is JSON."""
+    story = Story([TurnStarted(turn=0), TextDelta('{"month": "*Jan*"}')])
+
+    assert displayed(story).text.startswith('{"month": "*Jan*"}|')
+
+
 def test_story() -> None:
     """Events make a card that grows: calls run, report progress, wait, and have results; the answer comes last."""
     story = Story([RunStarted(run_id="r", model="m"), TurnStarted(turn=0), TextDelta("Hm."), ToolCallStarted(QUICK)])

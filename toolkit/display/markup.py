@@ -6,7 +6,7 @@ import base64
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from functools import cache
 from html import escape
@@ -193,10 +193,10 @@ def render_code(text: str, size: int = MAX_CELL) -> str:
     return f'<pre class="t s" tabindex="0">{code}</pre>' if "\n" in code else f"<code>{code}</code>"
 
 
-def render_json(text: str, size: int) -> str:
-    """Render the text of a tool: the JSON of an object or a list as code, any other text as it is."""
+def render_json(text: str, size: int, render_other: Callable[[str, int], str] = render_text) -> str:
+    """Render the JSON of an object or a list as code, any other text as it is, or by another function."""
     value = parse_json(text) if len(text) <= size else None
-    return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_text(text, size)
+    return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_other(text, size)
 
 
 def format_value(value: Any, indent: str = "") -> str:

@@ -384,7 +384,7 @@ def _render_run(
     opened = " open" if is_unfolded or errors else ""
     unfolded = f"<details{opened}><summary>{render_dim(summary)}</summary>{timeline}</details>"
     table = unfolded if timeline else render_dim(summary, tag="div")
-    return f"{mark}{render_markdown(answer, MAX_ANSWER)}{approvals}{table}"
+    return f"{mark}{render_json(answer, MAX_ANSWER, render_markdown)}{approvals}{table}"
 
 
 def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_page: bool = False) -> str:
