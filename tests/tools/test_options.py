@@ -266,6 +266,7 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "tools of a server": (partial(MCP, "birds"), "tool_filter", r"Write allow=\[\.\.\.\]"),
     "other tools of a server": (partial(MCP, "birds"), "exclude", r"Write block=\[\.\.\.\]"),
     "command of a server": (partial(MCP, "birds"), "args", r"The command or the URL is the first argument: MCP\("),
+    "files to read": (partial(file_tools, "."), "read_only", r"filtered\(.* has the tools that only read\."),
     "schema by keyword": (partial(Tool.from_schema, "f", {}), "parameters", "The JSON Schema is the second argument"),
     "function of a schema": (partial(Tool.from_schema, "f", {}), "handler", "Write function="),
     "skills of an agent": (partial(A2A, "http://birds"), "allowed_tools", "The options are: url, "),

@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkit._guards import options
 from toolkit._guards.paths import Root
-from toolkit._options import check_options
+from toolkit._options import check_options, make_hints
 from toolkit._tools.decorator import tool
 from toolkit._tools.tool import Tool
 from toolkit.builtin.files.coding import CodingLimits, CodingTools
@@ -26,8 +26,16 @@ from toolkit.builtin.files.sensitive import DEFAULT_GUARDED, DEFAULT_PRIVATE, Pa
 from toolkit.builtin.files.workspace import Workspace, WorkspaceTools
 from toolkit.builtin.files.writing import TEMPORARY_NAME
 
+# Hints for options that other libraries have.
+HINTS = make_hints(
+    (
+        "allow_delete allow_write enable_delete enable_write read_only readonly",
+        "Toolbox(file_tools(root)).filtered(lambda tool: tool.settings.effect == 'read') has the tools that only read.",
+    ),
+)
 
-@check_options
+
+@partial(check_options, hints=HINTS)
 def file_tools(
     root: str | os.PathLike[str] | Root,
     *,
@@ -60,7 +68,7 @@ def file_tools(
     return [tools.file_read, write, tools.file_list, _require_approval(workspace, tools.file_delete), tools.file_stat]
 
 
-@check_options
+@partial(check_options, hints=HINTS)
 def coding_tools(
     root: str | os.PathLike[str] | Root,
     *,
