@@ -97,6 +97,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "async stream in a plain block": ('with runner.astream("Hi"): ...', "async for event in stream"),
     "answer of a stream": ('runner.stream("Hi").output', "write stream.result.output, after the last event"),
     "answer of a handle": ('runner.start("Hi").output', r"write handle.result\(\).output"),
+    "end of a handle": ('runner.start("Hi").done()', r"write handle\.status\."),
     "decorator of another library": ("@runner.tool\ndef f(): ...", r"write @tool of toolkit, .*: Runner\(\[f\]\)"),
     "decorator of a toolbox": ("@Toolbox().tool\ndef f(): ...", r"write @tool of toolkit, .*: Toolbox\(\[f\]\)"),
     "removal in other words": ('Toolbox([add]).unregister("add")', r"write box.remove\(name\)"),

@@ -20,7 +20,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.tasks import get_loop
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
-from toolkit._options import explain_missing, hide_frames, is_float
+from toolkit._options import explain_missing, hide_frames, is_float, make_hints
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import OTHER_NAMES, RunResult, require_result
 from toolkit._runner.run import Run
@@ -251,7 +251,14 @@ class RunHandle(Controls, Generic[T]):
             yield event
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing({name: f"handle.result().{ours}" for name, ours in RESULT_NAMES.items()})
+        __getattr__ = explain_missing(
+            {
+                **{name: f"handle.result().{ours}" for name, ours in RESULT_NAMES.items()},
+                **make_hints(
+                    ("get join wait", "handle.result()"), ("done finished is_done is_running running", "handle.status")
+                ),
+            }
+        )
 
     def __await__(self) -> Generator[Any, None, RunResult[T]]:
         import asyncio
