@@ -316,6 +316,20 @@ def test_parts(value: Any, text: str, images: tuple[Image, ...], files: tuple[Fi
     assert (text, images, files) == (result.text, result.images, result.files)
 
 
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (ToolResult(1, images=[b"\x89PNG"]), "images= of a ToolResult takes Image(data, media_type), not bytes."),  # type: ignore[arg-type]
+        (ToolResult(1, files=("a.pdf",)), "files= of a ToolResult takes File(data, media_type), not str."),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_parts_of_a_result(result: ToolResult, error: str) -> None:
+    """What is no image or file is not dropped silently: the call fails, and the error says what to write."""
+    whole = tool(lambda: result).invoke("{}")
+
+    assert (error, f"1\n{error}", "failed") == (whole.error, whole.text, whole.kind)
+
+
 @pytest.mark.parametrize("kind", [Image, File])
 def test_invalid_parts(kind: type[Any]) -> None:
     """A path is not a picture, and a word no media type: making one raises an error at once."""

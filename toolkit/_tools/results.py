@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -194,7 +194,8 @@ def write_value(value: Any) -> str:
 
 def complete(result: ToolResult, write: Callable[[Any], str] = write_value) -> ToolResult:
     """Complete a result that a tool returned: its text, from its value or error, and the fields that it leaves out."""
-    rendered, error = _content(result, write), None if result.error is None else _as_text(result.error)
+    rendered = _content(result, write)
+    error = _find_wrong_part(result) if result.error is None else _as_text(result.error)
     text = rendered.text
     if error and text != error and not text.endswith(f"\n{error}"):
         text = f"{text}\n{error}" if text else error
@@ -294,10 +295,21 @@ def _take_parts(value: Any, taken: list[Any], depth: int = MAX_DEPTH) -> Any:
     return _render_part(part)
 
 
+def _find_wrong_part(result: ToolResult) -> str | None:
+    """Return an error about what is neither an Image nor a File in a result's images and files; None if all are."""
+    for name, kind, parts in (("images", Image, result.images), ("files", File, result.files)):
+        if wrong := [type(part).__name__ for part in _list_parts(parts) if type(part) is not kind]:
+            return f"{name}= of a ToolResult takes {kind.__name__}(data, media_type), not {wrong[0]}."
+    return None
+
+
 def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
     """Return the images, or the files, among parts."""
-    listed = parts if isinstance(parts, (list, tuple)) else [parts]
-    return tuple(part for part in listed if type(part) is kind)
+    return tuple(part for part in _list_parts(parts) if type(part) is kind)
+
+
+def _list_parts(parts: Any) -> Sequence[Any]:
+    return parts if isinstance(parts, (list, tuple)) else () if parts is None else (parts,)
 
 
 def _render_part(part: Image | File) -> str:
