@@ -103,6 +103,13 @@ _RUNNER = make_hints(
     ("mode tool_execution_mode", "Write Runner(..., order='sequential'), if no calls may run at the same time."),
     ("max_tokens", "limits=Limits(max_tokens=...) bounds a run, and one answer request_options={'max_tokens': ...}."),
     ("max_retries", "Set it on the client: client=OpenAI(max_retries=...)."),
+    (
+        "api_version default_headers extra_headers headers http_client organization project proxy",
+        "Set it on the client: client=OpenAI(...), or client=AzureOpenAI(...).",
+    ),
+    ("extra_body", "Write its keys as request_options={...}."),
+    ("fallback fallback_model fallback_models fallbacks", "Write Runner(..., model=FallbackModel([...]))."),
+    ("logger", "Runs are logged by logging.getLogger('toolkit')."),
 )
 RUNNER_HINTS: Mapping[str, str] = {
     **_RUNNER,

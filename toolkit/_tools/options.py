@@ -367,7 +367,7 @@ HINTS: Mapping[str, str] = make_hints(
     ("parallel sequential", "Write exclusive=True, if its calls must run alone."),
     ("stop_after_tool_call result_as_answer", "Write return_direct=True."),
     (
-        "annotations destructive destructiveHint read_only readOnlyHint",
+        "annotations destructive destructiveHint readonly read_only readOnlyHint",
         "Write effect='read', 'write' or 'destructive'.",
     ),
     (
