@@ -1044,3 +1044,10 @@ def test_error_alone_is_changed(is_async: bool) -> None:
     result = asyncio.run(runner.arun("Go")) if is_async else runner.run("Go")
 
     assert "login failed for ***" == result.calls[0].result.text == result.messages[2].text
+
+
+@pytest.mark.parametrize("maker", [audit, cache, redact, repeat_guard])
+def test_maker_in_place_of_a_middleware(maker: Any) -> None:
+    """A function that makes a middleware is not taken for one."""
+    with pytest.raises(TypeError, match=rf"{maker.__name__} must take .* If it makes a middleware, call it\."):
+        Runner([], middleware=[maker])

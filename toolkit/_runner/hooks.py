@@ -66,7 +66,7 @@ class Hooks:
         for hook in given:
             _check_hook(hook)
         for wrapper in wrappers:
-            _check_parameters(wrapper, ("call", "call_next"))
+            _check_parameters(wrapper, ("call", "call_next"), "If it makes a middleware, call it.")
         for each in (*given, *wrappers):
             if any(map(is_async, _list_methods([each], "on_event"))):
                 raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
@@ -181,7 +181,7 @@ def _check_hook(hook: object) -> None:
             _check_parameters(method, METHODS[name])
 
 
-def _check_parameters(function: Callable[..., Any], taken: Sequence[str]) -> None:
+def _check_parameters(function: Callable[..., Any], taken: Sequence[str], remedy: str = "") -> None:
     if error := find_misfit(function, *taken):
         name = getattr(function, "__qualname__", repr(function))
-        raise TypeError(f"{name} must take ({', '.join(taken)}): {error}.") from error
+        raise TypeError(f"{name} must take ({', '.join(taken)}): {error}. {remedy}".rstrip()) from error

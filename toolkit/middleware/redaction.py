@@ -22,7 +22,7 @@ _PARTS = (Image, File)
 
 @check_options
 def redact(
-    secrets: Iterable[str] = (), patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
+    secrets: Iterable[str] = (), *, patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
 ) -> Middleware:
     """Create a middleware that removes secrets from a call's result: text, error, value, details, exception.
 

@@ -31,7 +31,7 @@ CacheKey: TypeAlias = tuple[str, tuple[str, str]]
 
 @check_options
 def cache(
-    ttl: float = 60.0, maxsize: int = 256, *, shared: bool = False, clock: Callable[[], float] = time.monotonic
+    *, ttl: float = 60.0, maxsize: int = 256, shared: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Middleware:
     """Create a middleware that caches the results of tools with `effect="read"`.
 
@@ -163,11 +163,11 @@ class PerRun(Generic[S]):
 
 @check_options
 def repeat_guard(
+    *,
     limit: int = 3,
     window: int = 4,
     stop_after: int | None = None,
     reset_after: float | None = None,
-    *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Middleware:
     """Create a middleware that refuses a call that repeats with equal arguments and the same result.
