@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_origin
 
@@ -35,8 +36,8 @@ class FromJson:
             argument is invalid, and the model reads the exception's message.
 
     Raises:
-        DefinitionError: `convert` is missing, and the annotated type is not a class but, for example, `list[float]` or
-            a union; raised when the tool is described.
+        DefinitionError: `convert` is async; or it is missing, and the annotated type is not a class but, for example,
+            `list[float]` or a union. Raised when the tool is described.
 
     Examples:
         >>> from fractions import Fraction
@@ -56,6 +57,8 @@ class FromJson:
         """Return the schema of the model's type, with the conversion of validated values."""
         from pydantic_core import core_schema
 
+        if iscoroutinefunction(self.convert):
+            raise DefinitionError(f"FromJson(..., {self.convert!r:.100}) takes a sync function: none is awaited.")
         if self.convert is None and (get_origin(source) or not isinstance(source, type)):
             raise DefinitionError(
                 f"FromJson({getattr(self.given, '__name__', self.given)}) annotates {source!r:.100}, which is not a "

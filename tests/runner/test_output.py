@@ -230,6 +230,16 @@ def test_type_without_fields() -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
 
 
+def test_async_validator() -> None:
+    """A validator that is async would not run, and its coroutine be the answer: it is refused."""
+
+    async def check(number: int) -> int:
+        return number
+
+    with pytest.raises(DefinitionError, match="its validator 'check' is async, and would not be awaited"):
+        Runner(model=ScriptedModel([])).run("x", output_type=Annotated[int, AfterValidator(check)])
+
+
 def test_class_that_pydantic_does_not_know() -> None:
     """A plain class is refused with the types to write, and without advice about pydantic's settings."""
 

@@ -58,6 +58,7 @@ from pydantic import (
     SecretStr,
     Tag,
     create_model,
+    field_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import MISSING, core_schema
@@ -907,7 +908,24 @@ REASONS: dict[str, tuple[Any, str]] = {
 }
 
 
+async def wait(value: int) -> int:
+    """Return a number: no validator, since pydantic would take the coroutine for the number."""
+    return value
+
+
+class Waiting(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    async def check(cls, number: int) -> int:
+        return number
+
+
 MISTAKES: dict[str, tuple[Any, str]] = {
+    "async validator": (Annotated[int, AfterValidator(wait)], r".* \(its validator 'wait' is async, and .*\)"),
+    "async validator of a field": (list[Waiting], r".* \(its validator 'check' is async, and .*\)"),
+    "async partial": (Annotated[int, BeforeValidator(functools.partial(wait))], r".* is async, and .*\)"),
     "empty enum": (list[Nothing], r"its type is .*Nothing.* \(Nothing has no members\)"),
     "empty enum in a model": (create_model("Holder", nothing=(Nothing, ...)), r".* \(Nothing has no members\)"),
     "length of a number": (Annotated[int, Field(max_length=3)], r".* \(max_length is no constraint of int\)"),
@@ -994,6 +1012,12 @@ def test_missing_function_that_converts(annotation: Any) -> None:
     """What is no class needs a function: a list would be made of the characters of a text."""
     with pytest.raises(DefinitionError, match="is not a class .* pass a function"):
         _ = echo(Annotated[annotation, FromJson(str)]).parameters
+
+
+def test_async_conversion() -> None:
+    """An async function of FromJson is refused: its coroutine would be the argument."""
+    with pytest.raises(DefinitionError, match=r"FromJson\(\.\.\., <function wait .*\) takes a sync function"):
+        _ = echo(Annotated[Opaque, FromJson(int, wait)]).parameters
 
 
 def test_function_that_converts() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from enum import Enum, Flag
-from inspect import cleandoc
+from inspect import cleandoc, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -55,6 +55,8 @@ class Generator(GenerateJsonSchema):
     @override
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         _refuse_misplaced(schema)
+        if self.mode == "validation":
+            _refuse_async(schema)
         return _write_constraints(schema, super().generate_inner(schema))
 
     @override
@@ -154,6 +156,13 @@ def _refuse_misplaced(core: Mapping[str, Any]) -> None:
             except TypeError as error:
                 name = str(error).partition("'")[2].partition("'")[0]
                 raise EmptyType(f"{name} is no constraint of {inner['type']}") from error
+
+
+def _refuse_async(core: Mapping[str, Any]) -> None:
+    """Refuse an async validator: pydantic would take its coroutine for the value."""
+    function = core["function"]["function"] if core["type"].startswith("function-") else None
+    if iscoroutinefunction(function):
+        raise EmptyType(f"its validator {getattr(function, '__name__', '')!r} is async, and would not be awaited")
 
 
 def _is_constraint(core: Any) -> bool:

@@ -22,7 +22,7 @@ DATA = frozenset({"default", "const", "enum", "examples", "example", "required",
 
 
 class EmptyType(Exception):
-    """No value of a type is valid, so no call can have one; the message says why."""
+    """No value of a type is valid, or none can be checked, so no call can have one; the message says why."""
 
 
 def find_flag_bounds(kind: type[Flag]) -> tuple[int, int]:
