@@ -246,6 +246,14 @@ PARAMETERS = {
         "Get.\n\n## Parameters\n\n- `city` (str): Name of the city.\n- `zone`: Zone.\n\n## Returns\n\nx",
         TWO,
     ),
+    "markdown heading without a space": (
+        "Get.\n\n#Args:\n    city: Name of the city.\n    zone: Zone.\n\n#Returns:\n    x",
+        TWO,
+    ),
+    "google, one text for names with a slash": (
+        "Get.\n\nArgs:\n    city / zone: Where it is.",
+        dict.fromkeys(("city", "zone"), "Where it is."),
+    ),
     # NumPy
     "numpy": ("Get.\n\nParameters\n----------\ncity : str\n    Name of the city,\n    in English.", CITY),
     "numpy, optional": (

@@ -51,7 +51,7 @@ _CONTROL = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f]")
 _DEEP = re.compile(r"^( {99}) +", re.MULTILINE)
 
 # "Args:", "# Args", "**Args**", "Args", also above an underline; ":param x: ...", "@param x ..." and ":Args:".
-_HEADING = re.compile(r" *(?:#+ |\*\*)?(\w[\w ]*)[:\uff1a]?(?:\*\*)?[:\uff1a]?$")
+_HEADING = re.compile(r" *(?:#+ ?|\*\*)?(\w[\w ]*)[:\uff1a]?(?:\*\*)?[:\uff1a]?$")
 _UNDERLINE = re.compile(r" *[-=~]{2,}$")
 _FIELD = re.compile(r" *[:@](\w+)(?:((?: (?::[\w:]+:`|[^:])*)?):(?!(?:\w+:)*`)(.*)|( [^:]+)$)")
 _INLINE_FIELD = re.compile(r"(?<! ) +(?=[:@](?:param|type|returns?|rtype|raises?|yields?)(?: [^:@]*)?: )")
@@ -66,7 +66,7 @@ _BULLET = r" *(?:[-*+•]|\d{1,9}[.)])\s"
 _ITEM = re.compile(_BULLET)
 _ENTRY = re.compile(
     rf"(?P<bullet>{_BULLET})?\s*(?!(?:None|or|and)\b)(?P<open>[(\[])?"
-    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+(?:or|and|&)\s+|,\s*|\s\|\s|/){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
+    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+(?:or|and|&)\s+|,\s*|\s\|\s|\s?/\s?){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
     rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$)"
     r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|=\s*[^\s:]+)(?=:))?(?(type)[*`]*)"
     rf"(?P<mark>\s*(?:(?(type)::?|:(?!:|//|[\w:]+:`))|\uff1a)(?:\*\*(?=\s))?|\s+{_DASH}\s|$)(?P<text>.*)"
