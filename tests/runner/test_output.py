@@ -304,6 +304,18 @@ def test_budget(kind: Any, text: str, why: str) -> None:
         Runner(model=model).run("x", output_type=kind)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_truncated_answer(stream: bool) -> None:
+    """Of an answer that the server cut off, the model and the error say so."""
+    cut = reply.text('{"name": "Ann", "a', finish_reason="length")
+    with FakeServer([cut, cut]) as server:
+        runner = Runner(base_url=server.base_url, model="fake", limits=Limits(max_output_retries=1))
+        with pytest.raises(RunError, match=r"2 answers.* The answer was cut off \(length\)\. Invalid output"):
+            (ways.stream if stream else ways.run)(runner, output_type=Person)
+
+    assert server.requests[1].body["messages"][-1]["content"].startswith("The answer was cut off (length). Invalid")
+
+
 def test_validator_that_explains() -> None:
     """The model reads the text of a ToolError that a validator of the output type raises."""
 

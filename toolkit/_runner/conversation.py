@@ -430,6 +430,8 @@ class Conversation:
         """
         self._expect("finished")
         state, limits = self._state, self._limits
+        if state.finish_reason in CUT:
+            why = f"The answer was cut off ({state.finish_reason}). {why}"
         is_over = limits.on_limit == "stop" and (self.limit or self.find_reached_limit(0.0))
         if is_over or state.output_retries >= limits.max_output_retries:
             last = f" The last one: {self.text!r:.200}" if self.text else ""
