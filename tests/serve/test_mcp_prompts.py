@@ -73,7 +73,13 @@ def me(who: str, context: ToolContext[str | None]) -> str:
     return f"{who} of {context.deps}"
 
 
-RESOURCES: list[Any] = [config, note, logo, dump, me]
+@resource("menu://the café/{day}")
+def menu(day: str) -> str:
+    """The menu of a day."""
+    return f"Soup on {day}."
+
+
+RESOURCES: list[Any] = [config, note, logo, dump, me, menu]
 
 
 def talk(session: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
@@ -168,9 +174,11 @@ def test_listed_resources() -> None:
 
     assert ["config://app", "file:///logo.png", "data://raw/dump.bin"] == [each.uri for each in plain]
     assert ("config", "Settings", "The settings.") == (plain[0].name, plain[0].title, plain[0].description)
-    assert [("notes://{folder}/all/{name}", "text/markdown"), ("me://{who}", None)] == [
-        (each.uri_template, each.mime_type) for each in templates
-    ]
+    assert [
+        ("notes://{folder}/all/{name}", "text/markdown"),
+        ("me://{who}", None),
+        ("menu://the café/{day}", None),
+    ] == [(each.uri_template, each.mime_type) for each in templates]
 
 
 @pytest.mark.parametrize(
@@ -181,6 +189,11 @@ def test_listed_resources() -> None:
         ("file:///logo.png", types.BlobResourceContents(uri="", mime_type="image/png", blob="iVBORw==")),
         ("data://raw/dump.bin", types.BlobResourceContents(uri="", mime_type="application/octet-stream", blob="MTIz")),
         ("me://x", types.TextResourceContents(uri="", mime_type="text/plain", text="x of Ann")),
+        ("menu://the café/May 1", types.TextResourceContents(uri="", mime_type="text/plain", text="Soup on May 1.")),
+        (
+            "menu://the%20caf%C3%A9/May%201",
+            types.TextResourceContents(uri="", mime_type="text/plain", text="Soup on May 1."),
+        ),
     ],
 )
 def test_resource(uri: str, content: Any) -> None:
@@ -271,7 +284,7 @@ def test_client() -> None:
         Runner(model=model).run([*server.read_resource("config://app"), "Is this all?"])
 
         assert [File(b"123", "application/octet-stream", "dump.bin")] == server.read_resource("data://raw/dump.bin")
-    assert (["review", "greet"], 5) == (names, len({*uris}))
+    assert (["review", "greet"], 6) == (names, len({*uris}))
     assert [UserMessage("Hello."), ModelResponse(text="Hi.")] == messages[:2]
     first, second = (request.messages[-1].text for request in model.requests)
     assert "Review this, strictly: False\nx = 1" == first
@@ -286,7 +299,7 @@ def test_async_client() -> None:
             listed = [*await server.alist_prompts(), *await server.alist_resources()]
             return len(listed), await server.aget_prompt("review", code="x"), await server.aread_resource("me://x")
 
-    assert (7, [UserMessage("Review this, strictly: False\nx")], ["x of None"]) == asyncio.run(main())
+    assert (8, [UserMessage("Review this, strictly: False\nx")], ["x of None"]) == asyncio.run(main())
 
 
 def test_hidden_in_a_resource() -> None:

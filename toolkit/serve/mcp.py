@@ -27,7 +27,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
@@ -294,13 +294,18 @@ class Resource:
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the arguments in an address, or None if the address is not of this resource."""
         pattern = "".join(
-            f"(?P<{part}>[^/]+)" if number % 2 else re.escape(part)
+            f"(?P<{part}>[^/]+)" if number % 2 else re.escape(_encode(part))
             for number, part in enumerate(_PARAMETER.split(self.uri))
         )
-        found = re.fullmatch(pattern, uri)
+        found = re.fullmatch(pattern, _encode(uri))
         arguments = {name: unquote(value) for name, value in found.groupdict().items()} if found else {}
         is_one_part = not any("/" in value or value in (".", "..") for value in arguments.values())
         return arguments if found and is_one_part else None
+
+
+def _encode(uri: str) -> str:
+    """Encode what no address may have, such as spaces and letters outside ASCII; many clients have done so."""
+    return quote(uri, safe="%/:?#[]@!$&'()*+,;=")
 
 
 def prompt(function: Callable[..., Any]) -> Prompt:
