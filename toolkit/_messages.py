@@ -193,7 +193,9 @@ class ModelResponse(FrozenValue):
     Attributes:
         finish_reason: The provider's reason for the end, such as `stop`, `tool_calls` or `length`.
         model: Name of the model that responded, as the provider reports it.
-        reasoning: The model's reasoning, if the provider returns it; sent back to the model, not part of the answer.
+        reasoning: The model's reasoning, if the provider returns it; not part of the answer.
+        reasoning_key: The key with which a server of Chat Completions sent the reasoning, and gets it back:
+            "reasoning_content" or "reasoning". With "" it is not sent back.
         items: The provider's output items, if it expects them back unchanged: plain data.
         is_answer: Whether the text is the answer although there are calls: the run ends once these have succeeded.
     """
@@ -206,6 +208,7 @@ class ModelResponse(FrozenValue):
     reasoning: str = ""
     items: tuple[Mapping[str, Any], ...] = field(default=(), hash=False, repr=False)
     is_answer: bool = False
+    reasoning_key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -45,7 +45,12 @@ PAIRS: dict[str, tuple[Message, dict[str, Any]]] = {
         {"role": "assistant", "content": None, "tool_calls": [wired('{"a": 1}')]},
     ),
     "words, thoughts and calls": (
-        answer(ToolCall(name="add", id="w", provider_call_id="w"), text="Hm", reasoning="Ah"),
+        answer(
+            ToolCall(name="add", id="w", provider_call_id="w"),
+            text="Hm",
+            reasoning="Ah",
+            reasoning_key="reasoning_content",
+        ),
         {"role": "assistant", "content": "Hm", "reasoning_content": "Ah", "tool_calls": [wired()]},
     ),
     "result": (

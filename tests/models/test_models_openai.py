@@ -8,6 +8,7 @@ import re
 import traceback
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -399,6 +400,7 @@ def test_response() -> None:
         usage=Usage(3, 4, 1),
         model="fake-2026",
         reasoning="Hm.",
+        reasoning_key="reasoning_content",
     ) == completed(OpenAIModel(Recorder(answer), "fake"))
 
 
@@ -716,6 +718,50 @@ def test_extra_content(streams: bool) -> None:
 
     sent = [request.body["messages"][1]["tool_calls"][0] for request in server.requests[1:]]
     assert [SIGNED, SIGNED] == [call["extra_content"] for call in sent]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("text", ["Hm.", ""])
+def test_reasoning_goes_back_as_it_came(text: str, key: str, streams: bool) -> None:
+    """Reasoning goes back with the server's key, even if it is empty, also from a saved chat or a history in JSON."""
+    call = {"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    deltas = [{key: text}, {"content": "", "tool_calls": [call]}]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    whole = reply.body({"choices": [{"message": {key: text, "tool_calls": [call]}}]})
+    script = [reply.chunks([*chunks, end]) if streams else whole, *map(reply.text, ("Done.", "Yes.", "Sure."))]
+    with FakeServer(script) as server:
+        runner, session = Runner([add], base_url=server.base_url, model="thinker"), Session()
+        if streams:
+            list(runner.stream("Add 1.", session=session))
+        else:
+            runner.run("Add 1.", session=session)
+        runner.run("Sure?", session=Session.from_json(session.to_json()))
+        runner.run("Really?", messages=server.requests[-1].body["messages"])
+
+    sent = [request.body["messages"][1] for request in server.requests[1:]]
+    assert [{key: text}] * 3 == [{k: message[k] for k in message if k.startswith("reasoning")} for message in sent]
+
+
+def test_reasoning_that_a_hook_keeps_back() -> None:
+    """Without its key, reasoning stays in the history and is not sent: for a server that refuses another one's."""
+
+    class Quiet:
+        def before_model(self, request: ModelRequest) -> ModelRequest:
+            messages = (m.replace(reasoning_key="") if isinstance(m, ModelResponse) else m for m in request.messages)
+            return replace(request, messages=tuple(messages))
+
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}]
+    with FakeServer([reply.text("Yes.")]) as server:
+        result = Runner(base_url=server.base_url, model="m", hooks=[Quiet()]).run("Sure?", messages=history)
+
+    answered = result.messages[1]
+    assert isinstance(answered, ModelResponse)
+    assert ("Hm.", {"role": "assistant", "content": "Hi."}) == (
+        answered.reasoning,
+        server.requests[0].body["messages"][1],
+    )
 
 
 SUMMARY = {"type": "reasoning.summary", "summary": "I look at the clock.", "id": None, "index": 0}

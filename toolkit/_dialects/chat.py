@@ -21,6 +21,7 @@ from toolkit._dialects.base import (
     RunDialect,
     data_url,
     get_member,
+    join_text,
     make_call,
     split_function,
     to_plain_item,
@@ -44,6 +45,9 @@ from toolkit._messages import (
     replace_surrogates,
 )
 from toolkit._schema.json_text import dump_json, load_json, to_json_text
+
+# The keys with which servers send the model's reasoning.
+REASONING_KEYS = ("reasoning_content", "reasoning")
 
 
 class Chat(RunDialect):
@@ -147,8 +151,8 @@ def _(message: ModelResponse) -> dict[str, Any]:
         # Anthropic refuses a text of white space, which models write before calls.
         "content": None if message.calls and not message.text.strip() else replace_surrogates(message.text),
     }
-    if message.reasoning:
-        wire["reasoning_content"] = replace_surrogates(message.reasoning)
+    if message.reasoning_key in REASONING_KEYS:
+        wire[message.reasoning_key] = replace_surrogates(message.reasoning)
     if details := [item for item in message.items if str(item.get("type")).startswith("reasoning.")]:
         wire["reasoning_details"] = details
     if message.calls:
@@ -182,6 +186,16 @@ def read_extra(call: Any) -> str:
     """
     extra = get_member(call, "extra_content")
     return dump_json(extra) if isinstance(extra, dict) else ""
+
+
+def read_reasoning(message: Any) -> tuple[str, str]:
+    """Return the reasoning of a message, and the key that has it; an empty one is sent back, too.
+
+    vLLM drops it if it comes with the other key, and Groq and Cerebras refuse that. DeepSeek needs an empty one, too.
+    """
+    values = ((get_member(message, key), key) for key in REASONING_KEYS)
+    found = [(join_text(value), key) for value, key in values if isinstance(value, (str, list))]
+    return max(found, key=lambda each: bool(each[0]), default=("", ""))
 
 
 def read_details(message: Any) -> tuple[dict[str, Any], ...]:
@@ -281,9 +295,9 @@ def _parse_assistant(message: Mapping[str, Any], parts: Sequence[_Part]) -> Mess
     text = "\n".join(filter(None, (_require_text(parts) or _read_transcript(message), message.get("refusal"))))
     older = message.get("function_call")
     calls = [*(message.get("tool_calls") or ()), *([{"function": older}] if older else ())]
-    reasoning = _get_text(message, "reasoning_content") or _get_text(message, "reasoning")
-    items = read_details(message)
-    return ModelResponse(text=text, calls=tuple(map(_parse_call, calls)), reasoning=reasoning, items=items)
+    reasoning, key = read_reasoning(message)
+    parsed = tuple(map(_parse_call, calls))
+    return ModelResponse(text=text, calls=parsed, reasoning=reasoning, reasoning_key=key, items=read_details(message))
 
 
 def _parse_tool(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:

@@ -49,6 +49,7 @@ class ResponseBuilder(ABC):
     def __init__(self) -> None:
         self.text: list[str] = []
         self.reasoning: list[str] = []
+        self.reasoning_key = ""
         self.finish_reason = ""
         self.model = ""
         self.usage: Usage = Usage(requests=1)
@@ -249,6 +250,7 @@ class ServerModel:
             usage=builder.usage,
             model=builder.model or self.name,
             reasoning=replace_surrogates("".join(builder.reasoning)),
+            reasoning_key=builder.reasoning_key,
             items=builder.build_items(),
             is_answer=bool(calls) and self.dialect.has_answer(content),
         )

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, RunDialect, get_member, join_text
-from toolkit._dialects.chat import Chat, read_details
+from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, RunDialect, get_member
+from toolkit._dialects.chat import Chat, read_details, read_reasoning
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -47,7 +47,7 @@ class _CompletionBuilder(ResponseBuilder):
             raise malformed("the message", message)
         builder._read_metadata(reply, choices[0])
         builder.text.append(_message_text(message))
-        builder.reasoning.append(_reasoning_text(message))
+        builder._add_reasoning(message)
         builder.details += read_details(message)
         for call in _list_calls(message):
             builder.accumulator.add_whole(call)
@@ -62,8 +62,7 @@ class _CompletionBuilder(ResponseBuilder):
         choice = _find_choice(chunk)
         self._read_metadata(chunk, choice)
         delta = read_object(get_member(choice, "delta"), "a delta")
-        if reasoning := _reasoning_text(delta):
-            self.reasoning.append(reasoning)
+        if reasoning := self._add_reasoning(delta):
             yield ReasoningDelta(replace_surrogates(reasoning))
         self.details += read_details(delta)
         if text := _message_text(delta):
@@ -88,6 +87,14 @@ class _CompletionBuilder(ResponseBuilder):
         """Return the reasoning's details, the fragments of each text joined."""
         groups = groupby(enumerate(self.details), lambda each: _place_detail(*each))
         return tuple(_join_details([detail for _, detail in group]) for _, group in groups)
+
+    def _add_reasoning(self, message: Any) -> str:
+        """Add the reasoning of a message or a delta, and return it."""
+        text, key = read_reasoning(message)
+        self.reasoning_key = key if text else self.reasoning_key or key
+        if text:
+            self.reasoning.append(text)
+        return text
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
@@ -159,8 +166,3 @@ def _message_text(message: Any) -> str:
         return text
     audio = read_object(get_member(message, "audio"), "the audio")
     return "" if audio is None else read_text(get_member(audio, "transcript"), "the transcript")
-
-
-def _reasoning_text(message: Any) -> str:
-    """Return the reasoning, which DeepSeek and vLLM add to OpenAI's protocol."""
-    return join_text(get_member(message, "reasoning_content")) or join_text(get_member(message, "reasoning"))

@@ -41,7 +41,7 @@ Mode: TypeAlias = Literal["record", "replay", "auto"]
 VERSION = 1  # increased when the format of the file changes
 # Fields of messages that are not compared: they are not sent to a model, or they repeat a recorded response.
 UNSTABLE = frozenset({"call_id", "finish_reason", "id", "is_answer", "is_cut", "items", "model", "provider_call_id"})
-UNSTABLE |= {"timestamp", "usage", "wire_arguments"}
+UNSTABLE |= {"reasoning_key", "timestamp", "usage", "wire_arguments"}
 PARTS = ("messages", "tools", "output", "choice", "allowed", "name", "arguments")
 # Kinds of results that are not recorded: the same call may be answered later.
 OPEN = ("cancelled", "pending", "stopped")
