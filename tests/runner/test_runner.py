@@ -114,6 +114,16 @@ def test_usage_is_summed() -> None:
     assert Usage(111, 222, 3) == Runner([add], model=ScriptedModel(replies)).run("x").usage
 
 
+def test_empty_answer_is_not_sent() -> None:
+    """An empty answer stays in the history, but is not sent: Mistral and Moonshot would refuse every later request."""
+    model = ScriptedModel(["", " ", "Hi."])
+    first = Runner(model=model).run("Hello?")
+    second = Runner(model=model).run("Hello??", messages=first.messages)
+
+    assert ("empty", 2, "Hi.", 4) == (first.finish_reason, len(first.messages), second.output, len(second.messages))
+    assert (UserMessage("Hello?"), UserMessage("Hello??")) == model.requests[-1].messages
+
+
 def test_tools_reach_the_model() -> None:
     """The model is offered the tools of the box, as plain specifications."""
     model = ScriptedModel(["Hi."])

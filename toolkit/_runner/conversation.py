@@ -189,7 +189,13 @@ class Conversation:
             self.reach_limit(*reached)
         state = self._state
         if state.phase == "asking":
-            return CallModel(tuple(self._messages), state.turns, not state.is_last_turn)
+            # Many servers refuse a history with an empty response.
+            sent = [
+                message
+                for message in self._messages
+                if not isinstance(message, ModelResponse) or message.text.strip() or message.calls or message.items
+            ]
+            return CallModel(tuple(sent), state.turns, not state.is_last_turn)
         if state.phase == "calling":
             return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
         if state.phase == "paused":
