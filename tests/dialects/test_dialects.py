@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import openai
 import pytest
@@ -186,6 +186,12 @@ def test_sentences_after_a_description(description: str, expected: str) -> None:
     shown = Toolbox([Tool.from_schema("search", parameters, lambda limit: limit)]).schemas("gemini")[0]
 
     assert expected == shown["parameters"]["properties"]["limit"]["description"]
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+def test_tool_without_description(name: Literal["chat", "responses"]) -> None:
+    """A tool without a description is sent without one: Azure and Copilot refuse an empty one."""
+    assert '"description"' not in json.dumps(Toolbox([tool(lambda: 1, name="one")]).schemas(name))
 
 
 @pytest.mark.parametrize("name", EMPTY)

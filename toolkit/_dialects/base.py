@@ -159,7 +159,7 @@ class RunDialect(Dialect):
         if output is None or output.by_tool:
             return {}
         form = self.form(output.spec)
-        schema = {"name": output.spec.name, "description": output.spec.description, "schema": form.schema}
+        schema = {"name": output.spec.name, **describe(output.spec), "schema": form.schema}
         json_schema = {**schema, "strict": True} if form.strict else schema
         return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
@@ -221,6 +221,11 @@ class Explanation:
         return "\n".join([head, *lines]) if lines else f"{head}, sent as it is"
 
     __str__ = __repr__
+
+
+def describe(spec: ToolSpec) -> dict[str, str]:
+    """Write the description of a tool, if it has one: Azure, Bedrock and Copilot refuse an empty one."""
+    return {"description": spec.description} if spec.description else {}
 
 
 def explain_tool(spec: ToolSpec, dialect: Dialect) -> Explanation:

@@ -20,6 +20,7 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
+    describe,
     get_member,
     join_text,
     make_call,
@@ -74,7 +75,7 @@ class Chat(RunDialect):
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)
-        function = {"name": spec.name, "description": spec.description, "parameters": form.schema}
+        function = {"name": spec.name, **describe(spec), "parameters": form.schema}
         return {"type": "function", "function": {**function, "strict": True} if form.strict else function}
 
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:

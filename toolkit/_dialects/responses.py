@@ -21,6 +21,7 @@ from typing_extensions import override
 from toolkit._dialects.base import (
     RunDialect,
     data_url,
+    describe,
     get_member,
     has_object_output,
     join_text,
@@ -113,7 +114,7 @@ class Responses(RunDialect):
         return {
             "type": "function",
             "name": spec.name,
-            "description": spec.description,
+            **describe(spec),
             "parameters": form.schema,
             "strict": form.strict,  # the server's own default may differ
             **({"output_schema": spec.output} if has_object_output(spec) else {}),
