@@ -101,6 +101,20 @@ def test_streamed_request() -> None:
         )  # fmt: skip
 
 
+def test_stream_options() -> None:
+    """`stream_options` may be replaced, or left out by None; a request that is not streamed has none."""
+    for given, sent in (({"include_usage": False}, {"include_usage": False}), (None, None)):
+        with FakeServer(["Hi.", "Hi."]) as server:
+            options = {"stream_options": given, "seed": None}
+            runner = Runner(base_url=server.base_url, model="m", request_options=options)
+            list(runner.stream("x"))
+            runner.run("x")
+
+        streamed, whole = (request.body for request in server.requests)
+        assert (sent, None) == (streamed.get("stream_options"), whole.get("stream_options"))
+        assert {"messages", "model", "stream"} == whole.keys() == streamed.keys() - {"stream_options"}
+
+
 CALLS = [reply.calls(("add", {"a": 1}))]
 
 

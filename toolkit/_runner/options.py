@@ -43,7 +43,6 @@ RESERVED = frozenset(
         "previous_response_id",
         "response_format",
         "stream",
-        "stream_options",
         "tool_choice",
         "tools",
     }

@@ -77,8 +77,8 @@ class Runner(Controls):
             use Chat Completions.
         strict: Whether the server enforces the schemas, if nothing is lost by that. For tools without their own
             `strict`. By default the toolbox's setting, or else True.
-        request_options: Further keys of each request, such as `temperature`. Set options of the client, such as
-            `timeout`, on the client.
+        request_options: Further keys of each request, such as `temperature`; None leaves out a key. Set options of the
+            client, such as `timeout`, on the client.
         tool_choice: "auto", "none", "required" or a tool's name. A call is forced in the first turn only.
         allowed_tools: Names of the tools that may be called. Calls of others are refused. OpenAI and Azure are sent all
             tools, so that their prompt caches stay valid.

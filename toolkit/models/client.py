@@ -80,7 +80,7 @@ class ServerModel:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
         dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
-        options: Further keys of each request's body, such as `temperature`.
+        options: Further keys of each request's body, such as `temperature`; None leaves out a key.
 
     Raises:
         TypeError: There is no client or no name; or an option belongs to the client, not to a request's body, or is a
@@ -95,7 +95,7 @@ class ServerModel:
     defaults: ClassVar[Mapping[str, Any]] = {}
     # The client's attribute whose `create` sends requests; with slashes, their path.
     resource: ClassVar[str]
-    # Arguments of a streamed request.
+    # Keys of a streamed request's body that options may replace.
     streaming: ClassVar[Mapping[str, Any]] = {}
 
     @check_options
@@ -156,7 +156,7 @@ class ServerModel:
         Raises:
             ModelError: As `complete`; also if the stream ended without a finish reason, since it may have been cut off.
         """
-        builder, chunks = self.builder(), await self._send(request, stream=True, **self.streaming)
+        builder, chunks = self.builder(), await self._send(request, stream=True)
         is_stream = False
         is_public = self.dialect.has_public_text(request)  # `_send` may have changed the output to a call
         with translate_errors(self.client, self.name):
@@ -195,20 +195,20 @@ class ServerModel:
         is_tool = any(spec.name == decoded.name for spec in request.tools)
         return CallReady(decoded, ready.position) if is_tool else None
 
-    async def _send(self, request: ModelRequest, **options: Any) -> Any:
+    async def _send(self, request: ModelRequest, *, stream: bool) -> Any:
         """Send a request; if the server refuses the schema of the output, ask for a call instead, in the whole run."""
-        body = self._make_body(request)
+        body = self._make_body(request, stream=stream)
         try:
             with translate_errors(self.client, self.name):
-                return await self._create(body, request.cancellation, **options)
+                return await self._create(body, request.cancellation)
         except ModelError as error:
             if request.output is None or request.output.by_tool or not refuses_format(error):
                 raise
             logger.info("%r refuses response_format, so it is asked to call %r.", self, request.output.spec.name)
             request.output.by_tool = True
-        return await self._send(request, **options)
+        return await self._send(request, stream=stream)
 
-    async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None, **options: Any) -> Any:
+    async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
         if self._process not in (0, process := os.getpid()):
             raise ModelError(FORKED)
         self._process = process
@@ -217,18 +217,20 @@ class ServerModel:
         if client is not None:
             # Faster than `create`, which converts all messages on every turn, and validates each piece of the answer.
             path = f"/{self.resource.replace('.', '/')}"
-            return parse_text(await post(client, path, {"model": self.name, **body, **options}, cancellation))
-        reply = create(model=self.name, **body, **options)
+            return parse_text(await post(client, path, {"model": self.name, **body}, cancellation))
+        reply = create(model=self.name, **body)
         return parse_text(await reply if inspect.isawaitable(reply) else reply)
 
-    def _make_body(self, request: ModelRequest) -> dict[str, Any]:
-        """Make the body, without options that servers refuse in this request."""
+    def _make_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        """Make the body, without options that are None, or that servers refuse in this request."""
         rendered = self.dialect.render_request(resolve_choice(request, knows_allowed=self._knows_allowed))
-        body = {**self.defaults, **self._add_options(rendered)}
+        body = {**self.defaults, **self.streaming, **self._add_options(rendered), "stream": stream}
         unfit = frozenset() if "tools" in body else TOOL_OPTIONS
+        if not stream:
+            unfit |= {"stream_options"}
         if not applies_to_turn(self.options.get("tool_choice"), request.turn):
             unfit |= {"tool_choice"}
-        return {key: value for key, value in body.items() if key not in unfit}
+        return {key: value for key, value in body.items() if key not in unfit and value is not None}
 
     def _add_options(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, **self.options}

@@ -116,7 +116,7 @@ class OpenAIModel(ServerModel):
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
         dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
-        options: Further keys of each request, such as `temperature`.
+        options: Further keys of each request, such as `temperature`; None leaves out a key.
     """
 
     builder: ClassVar[type[ResponseBuilder]] = _CompletionBuilder
