@@ -493,7 +493,9 @@ def test_not_cut() -> None:
 
 
 @STREAMED
-@pytest.mark.parametrize("reason", ["length", "content_filter", "max_tokens", "MAX_TOKENS", "sensitive"])
+@pytest.mark.parametrize(
+    "reason", ["length", "content_filter", "max_tokens", "MAX_TOKENS", "sensitive", "model_length"]
+)
 def test_cut_whole_answer(line: Line, reason: str, streamed: bool) -> None:
     """A24: an answer of whole calls is cut as well where its finish reason says so, in any provider's words."""
     answer = reply.calls(("need", {"a": 1}), ("ping", {}), finish_reason=reason)

@@ -629,6 +629,13 @@ def test_model_without_tools() -> None:
     assert 'dialect="calls"' not in str(asked_once(reply.error(400, "no such tool")))
 
 
+@pytest.mark.parametrize("text", ["Tools with mixed values for 'strict' are not allowed.", "unknown field: strict"])
+def test_server_without_strict_mode(text: str) -> None:
+    """Where a server refuses strict tools, the error names the option that turns them off."""
+    assert "strict=False turns strict mode off." in str(asked_once(reply.error(422, text)))
+    assert "strict=False" not in str(asked_once(reply.error(422, "restricted")))
+
+
 def test_traceback_is_short() -> None:
     """A traceback ends with what to do, and has no line of the client's; the client's exception is the cause."""
     error = asked_once(reply.error(401, "no"))
@@ -673,6 +680,16 @@ def test_key_is_not_shown() -> None:
         Runner(model="fake", client=client).run("x")
 
     assert "canary" not in f"{caught.value!r} {caught.value.cause!r}"
+
+
+def test_usage_of_a_choice() -> None:
+    """Usage is read where Moonshot sends it in a stream: in the last choice."""
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    chunks = [{"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop", "usage": usage}]}]
+    with Runner(model=OpenAIModel(Recorder(chunks), "fake")).stream("x") as events:
+        list(events)
+
+    assert Usage(3, 4, 1) == events.result.usage
 
 
 def test_request_that_cannot_be_made() -> None:

@@ -472,6 +472,11 @@ REFUSALS = {
     "by name": reply.error(400, "'response_format' is not supported"),
     "by parameter": reply.error(400, "Unsupported value", param="response_format"),
     "by words": reply.error(422, "This model has no response format json_schema."),
+    "Groq": reply.error(400, "json mode cannot be combined with tool/function calling"),
+    "Gemini": reply.body(
+        [{"error": {"message": "Function calling with a response mime type: 'application/json' is unsupported"}}],
+        status=400,
+    ),
 }
 
 

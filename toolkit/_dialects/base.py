@@ -42,7 +42,7 @@ _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "outp
 
 # Finish reasons of a reply that was cut off, at a limit or by a filter -> OpenAI's name.
 CUT_REASONS: Mapping[str, str] = {
-    **dict.fromkeys(("length", "max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("length", "max_tokens", "model_length", "model_context_window_exceeded"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
     **dict.fromkeys(("recitation", "prohibited_content", "blocklist", "spii"), "content_filter"),
 }

@@ -50,6 +50,8 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
+    if status in (400, 422) and re.search(r"\bstrict\b", public):
+        advice += " strict=False turns strict mode off."
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
         advice += " SSL_CERT_FILE can name a file of certificates to trust."
     if isinstance(error, RuntimeError) and re.search("[Ll]oop is closed|different (event )?loop", public):
@@ -118,7 +120,7 @@ def show_address(url: object) -> str:
 def refuses_format(error: ModelError) -> bool:
     """Return whether a server refused the schema of its answer, in any wording."""
     text = f"{error} {_read_error(error.cause or error)}"
-    named = re.search(r"response.?format|text\.format|json_schema", text, re.IGNORECASE)
+    named = re.search(r"response.?(format|mime)|text\.format|json_schema|json.mode", text, re.IGNORECASE)
     return error.status in (400, 422) and named is not None
 
 

@@ -98,6 +98,7 @@ class _CompletionBuilder(ResponseBuilder):
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
+        usage = get_member(choice, "usage") if usage is None else usage  # Moonshot's place for it in a stream
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
         if reason in FAILED_REASONS:
             raise ModelError(f"The server broke off its answer: {excerpt(get_member(choice, 'error') or reason)}")
