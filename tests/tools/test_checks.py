@@ -92,6 +92,7 @@ FINDINGS: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]]]] = {
     "key of the options": (open_ended, []),
     "left out": (driven, [("warning", "engine", "left-out")]),
     "long description": (endless, [("warning", "", "long-description")]),
+    "name": (tool(fine, name="2nd"), [("warning", "", "name")]),
     "parameter's name": (spoken, [("warning", "città", "name")]),
     "large": (heavy, [("warning", "", "large")]),
 }

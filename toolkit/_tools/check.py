@@ -151,6 +151,8 @@ def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     except DefinitionError as error:
         yield _fail("undescribable", str(error))
         return
+    if tool.name[0].isdigit():
+        yield _warn("name", "Gemini and Moonshot take only names that begin with a letter. Use Toolbox.prefixed().")
     yield from _check_description(tool)
     yield from _check_handler(tool.handler)
     yield from _check_rules(tool.settings)
