@@ -1,7 +1,7 @@
-"""Connect two agents with A2A: an editor asks an ornithologist, which asks back before it changes something.
+"""Connect two agents with A2A: an editor asks an ornithologist, who asks for confirmation before a change.
 
-`python examples/a2a_agents.py` serves one agent on this machine, gives another agent its skill, and prints the run.
-The models are scripted, so that the example runs anywhere. It needs an extra: pip install "function-toolkit[a2a]".
+`python examples/a2a_agents.py` serves one agent on this machine, gives another agent its skill, and prints the run. The
+models are scripted. It needs an extra: pip install "function-toolkit[a2a]".
 """
 
 import re

@@ -1,7 +1,6 @@
 """End a run: cancel it, set a time limit, or leave its stream. Then continue from its history.
 
-Prints how each run ended, the results of its calls, and the answer of a run that continues. The model is scripted, so
-that the example runs anywhere.
+Prints how each run ended, the results of its calls, and the answer of a run that continues. The model is scripted.
 """
 
 import threading

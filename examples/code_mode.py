@@ -1,7 +1,7 @@
 """Use code mode: the model writes one program instead of twelve calls, and reads one number.
 
-Prints the program, the calls that it makes, and the answer. The model is scripted, so that the example runs anywhere.
-It needs an extra: pip install "function-toolkit[code]".
+Prints the program, the calls that it makes, and the answer. The model is scripted. It needs an extra: pip install
+"function-toolkit[code]".
 """
 
 from toolkit import Runner, tool

@@ -1,7 +1,7 @@
 """Shorten a long conversation for the model. The result keeps all messages.
 
-Prints the tokens of each request. They grow to the limit. Then the older results are cut, and after that the older
-turns are summarised. The model is scripted, so that the example runs anywhere.
+Prints the tokens of each request. They grow to the limit. Then older results are cut, and later older turns are
+summarised. The model is scripted.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""Use one tool in three environments: production sends mail by SMTP, development uses a mock, a prototype the model.
+"""Use one tool in three environments: production sends mail, development uses a mock, and a prototype the model.
 
-Prints the result of the same call in each, or in the one of the variable APP_ENV: production, development or
-prototype. In the prototype no function executes the tool, so the model writes the result. The model is scripted, and
-the outbox is a list, so that the example runs anywhere.
+Prints the result of the same call in each, or only in the environment of the variable APP_ENV. In the prototype no
+function executes the tool, so the model writes the result. The model is scripted, and the outbox is a list.
 """
 
 import os

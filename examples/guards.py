@@ -1,6 +1,6 @@
 """Guard tool calls: a hook denies some of them, and middleware redacts secrets, stops loops and writes an audit log.
 
-Prints each call with its result, and the audit records. The model is scripted, so that the example runs anywhere.
+Prints each call with its result, and the audit records. The model is scripted.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Read files through an MCP server, and serve them to any MCP client.
 
 `python examples/mcp_files.py` starts itself as a server of file tools, gives a run its tools, and prints the run. The
-model is scripted, so that the example runs anywhere. Needs an extra: pip install "function-toolkit[mcp]".
+model is scripted. Needs an extra: pip install "function-toolkit[mcp]".
 """
 
 import sys

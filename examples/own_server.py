@@ -1,8 +1,7 @@
 """Use Ollama, vLLM or another server with OpenAI's API, with a tool that has state, and continue the conversation.
 
 Prints the two answers, and every call with its arguments and result. Uses the server of OPENAI_BASE_URL and the model
-of TOOLKIT_MODEL (Ollama: http://localhost:11434/v1). Without them a scripted server on this machine is used, so that
-the example runs anywhere.
+of TOOLKIT_MODEL (Ollama: http://localhost:11434/v1). Without them a scripted server on this machine is used.
 """
 
 import os

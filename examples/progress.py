@@ -1,7 +1,7 @@
 """Report progress and partial results from a tool, and read the run as events.
 
 Prints a transcript with a line for each step of an import, then the same run as lines of JSON, and as AG-UI events for
-a user interface. The model is scripted, so that the example runs anywhere.
+a user interface. The model is scripted.
 """
 
 import json

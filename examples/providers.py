@@ -1,7 +1,7 @@
 """Use one toolbox with several providers, in your own loop.
 
 Prints the output of `explain` and `check`, and the messages that answer a strict call of OpenAI and a call of
-Anthropic. The replies are literals, so that the example runs anywhere. The client of a provider returns the same.
+Anthropic. The replies are literals. The client of a provider returns the same.
 """
 
 from __future__ import annotations

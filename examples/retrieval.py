@@ -1,8 +1,7 @@
 """Search pages of this documentation by their meaning, and let a model answer from them (RAG).
 
 Prints, for each question, the page of the best passage. The embeddings are real: all-MiniLM-L6-v2 on this machine,
-downloaded once (24 MB). The model is scripted, so that the example runs anywhere. Needs an extra: pip install
-"function-toolkit[embeddings]".
+downloaded once (24 MB). The model is scripted. Needs an extra: pip install "function-toolkit[embeddings]".
 """
 
 from pathlib import Path

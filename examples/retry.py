@@ -1,7 +1,7 @@
 """Retry tools that sometimes fail, or take too long.
 
 Prints each attempt of two tools, and the result that the model receives. Only tools that read or are idempotent are
-retried. The model is scripted, so that the example runs anywhere.
+retried. The model is scripted.
 """
 
 from toolkit import Runner, ToolContext, ToolError, tool

@@ -1,7 +1,7 @@
-"""Declare tools by JSON Schemas: the model executes one, a function executes the other, in the same response.
+"""Declare tools by JSON Schemas. The model writes the output of one tool, and a function executes the other.
 
 Prints the schema of each tool, then the calls of one response with their results: by native tool calls, and from the
-plain text of a model without tool calling. The model is scripted, so that the example runs anywhere.
+plain text of a model without tool calling. The model is scripted.
 """
 
 from toolkit import Runner, Tool, Toolbox, schema

@@ -1,7 +1,7 @@
-"""Steer a run: send it a message while it is active, and a follow-up for after its answer.
+"""Steer a run: send a message while the run is active, and a follow-up that the model reads after its answer.
 
-Prints the conversation. The running search ends, the next one is skipped, the model reads the message, and the
-follow-up waits for the answer. The model is scripted, so that the example runs anywhere.
+Prints the conversation. The running search ends, the next search is skipped, the model reads the message, and the
+follow-up waits for the answer. The model is scripted.
 """
 
 from toolkit import Runner, tool

@@ -1,7 +1,6 @@
-"""Get a typed answer instead of text, stream it while the model writes it, and let the model correct a wrong one.
+"""Get a typed answer instead of text, stream it while the model writes, and let the model correct an invalid one.
 
-Prints the report each time it grows, then the report of a model that corrected its first answer. The model is
-scripted, so that the example runs anywhere.
+Prints the report each time it grows, then the report of a model that corrected its first answer. The model is scripted.
 """
 
 from pydantic import BaseModel, Field

@@ -1,6 +1,6 @@
-"""Use sub-agents: an editor delegates to two specialists at the same time, and one limit on tokens holds for all three.
+"""Use sub-agents: an editor delegates to two specialists at the same time. One limit on tokens applies to all three.
 
-Prints the steps of each. The models are scripted, so that the example runs anywhere.
+Prints the steps of each agent. The models are scripted.
 """
 
 from toolkit import Limits, Runner, tool

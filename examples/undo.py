@@ -1,7 +1,7 @@
 """Undo what a run has done: automatically when it fails, or later by a call.
 
-Three bookings belong together. In the first run the third booking fails, and the other two are cancelled, the last one
-first. The second run succeeds, and the customer cancels the trip later. The model is scripted: no key is needed.
+In the first run, the third of three bookings fails, and the other two are cancelled, the last one first. The second run
+succeeds, and the customer cancels the trip later. The model is scripted: no key is needed.
 """
 
 from toolkit import FatalError, Runner, tool

@@ -2,8 +2,8 @@
 
 Prints the events that two requests of a browser receive: a call that waits for approval, and the rest of the run after
 the approval. `python examples/web_agui.py --serve` serves the page at http://127.0.0.1:8000 instead. You can use
-CopilotKit or another client of AG-UI in place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The model
-is scripted, so that the example runs anywhere.
+CopilotKit or another client of AG-UI in place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The model is
+scripted.
 """
 
 import asyncio

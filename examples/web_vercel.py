@@ -3,7 +3,7 @@
 Prints the parts that two requests of a browser receive: a call that waits for approval, and the rest of the run after
 the approval. `python examples/web_vercel.py --serve` serves the page at http://127.0.0.1:8000 instead. You can use
 `useChat` of the AI SDK, version 6 or later, in place of the page. Needs starlette, uvicorn and httpx2: extra a2a. The
-model is scripted, so that the example runs anywhere.
+model is scripted.
 """
 
 import asyncio
