@@ -66,8 +66,9 @@ CHANGES = {
 }
 HEAD = """# Examples
 
-Each example is one file in `examples/`. Run it as it is, without a key: `python examples/retry.py`.
-Below each one is what it prints, without ids and times, and the source. Long outputs are cut. Most models are scripted.
+Each example is one file in `examples/`. You can run it without a key: `python examples/retry.py`.
+For each example, this page shows the output, without ids and times, and the source. Long outputs are cut.
+Most models are scripted.
 
 The notebook `examples/tour.ipynb` shows tools and runs in Jupyter.
 In `examples/durable` you kill a worker and watch the [run](durable.md) finish.

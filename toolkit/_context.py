@@ -35,7 +35,7 @@ class ToolContext(Generic[Deps]):
         attempt: Attempt of the call, counted from 0.
         shared: Copies of the shared values that this call may read, by dotted path.
         cancellation: The object that cancels the call, from any thread or at its deadline.
-        emit: A function that gets the arguments of `progress` and `update`. Call these instead.
+        emit: The function to which reports are passed. Call `progress` or `update` instead.
     """
 
     deps: Deps = field(repr=False)

@@ -328,11 +328,12 @@ class ToolResult(NamedTuple):
 
     Attributes:
         value: The return value of the function. The model receives `text`.
-        text: The text for the model, up to `max_result` characters. By default made from `value` and `error` when the
+        text: The text for the model, up to `max_result` characters. By default made from `value` and `error` after the
             tool has returned.
         error: Why there is no result, or only a partial one. None for success.
-        kind: The kind of error: failed, not_found, invalid_arguments, cancelled, timed_out; after a refusal denied,
-            rejected, unavailable, timed_out; pending if the call waits for approval; stopped if it ended the run.
+        kind: The kind of error: failed, not_found, invalid_arguments, cancelled or timed_out. After a refusal: denied,
+            rejected, unavailable or timed_out. Pending if the call waits for approval, stopped if the approver ended
+            the run.
         details: Any data for your program. It is not sent to the model.
         exception: The exception that the tool raised, with its traceback. It is not sent to the model.
         repairs: Repairs that made the model's arguments valid.

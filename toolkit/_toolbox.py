@@ -79,13 +79,14 @@ class Toolbox:
 
     Args:
         tools: Tools, functions, objects, and sources such as `toolkit.sources.mcp.MCP`.
-        strict: Whether providers enforce the schemas, if nothing is lost by that. For tools without their own `strict`.
-        references: Whether a call may use the result of another one: `_outputPath` stores a result under a path, and an
-            argument `†path` is replaced by it.
-        check_output: Whether to validate return values by the return annotation or the schema. A value that is not
-            valid makes the call fail. Others are converted to the declared type.
-        defaults: Options of `@tool` for tools that do not set them, such as `{"timeout": 30, "retries": 2}`: those
-            about execution and gates, and `relay`. Retries apply only to tools that may be repeated.
+        strict: Whether providers enforce the schemas, if they can be rewritten without loss. For tools without their
+            own `strict`.
+        references: Whether a call may use the result of another call: `_outputPath` stores a result under a path, and
+            an argument `†path` is replaced by this result.
+        check_output: Whether to validate return values by the return annotation or the schema. An invalid value makes
+            the call fail. Valid values are converted to the declared type.
+        defaults: Options of `@tool` about execution and gates, and `relay`, for tools that do not set them, such as
+            `{"timeout": 30, "retries": 2}`. Retries apply only to tools that may be repeated.
 
     Attributes:
         bindings: The functions that are bound with `bind`, the choices between them, and modules.
@@ -165,8 +166,8 @@ class Toolbox:
 
         Args:
             *tools: As for the constructor.
-            replace: Whether a tool may replace one of the same name. In a notebook or a Python prompt a function that
-                is defined or added again always does.
+            replace: Whether a tool may replace a tool of the same name. In a notebook or a Python prompt, a function
+                that is defined or added again always replaces the old one.
 
         Raises:
             DuplicateToolError: There is a tool of this name. The message names both.
@@ -255,10 +256,10 @@ class Toolbox:
     def bind(self, name: str, function: Any = Parameter.empty) -> Any:
         """Bind the function that executes a tool, before or after the tool is added. Also as `@box.bind("weather")`.
 
-        The function gets the tool's parameters by their names. A single parameter of another name gets all of them as
-        one object; three such parameters get this object, the tool and the context. A parameter annotated ToolContext
-        gets the context. Values are converted to the annotated types, and defaults are filled in. A function that was
-        bound before is replaced from the next call or run on.
+        The function gets the arguments by their names. If it has one parameter, of another name, this gets all
+        arguments as one object; three parameters of other names get this object, the tool and the context. A parameter
+        annotated ToolContext gets the context. Values are converted to the annotated types, and defaults are filled in.
+        A function that was bound before is replaced, from the next call or run on.
 
         Args:
             name: The name of the tool, or another name for a tool's `activity` or `box.bindings.choose`.
@@ -303,12 +304,12 @@ class Toolbox:
     def schemas(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> list[Any]:
         """Return the schemas of the tools for a provider, as dicts. They are cached, so do not change them.
 
-        Type checkers take them for the types that the provider's package has for them.
+        For type checkers, they have the types of the provider's package.
 
         Args:
             dialect: The format of a provider, such as "chat", "responses", "anthropic", "gemini" or "mcp".
-            strict: Whether the provider enforces the schemas. By default the toolbox's setting, or else False. The
-                model then writes arguments in the strict form; `answer` with the same `strict` reads it.
+            strict: Whether the provider enforces the schemas. By default the toolbox's setting, or else False. If True,
+                pass the same `strict` to `answer`, since the model then writes arguments in the strict form.
 
         Raises:
             ValueError: There is no such dialect.
@@ -362,7 +363,7 @@ class Toolbox:
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and of this toolbox's settings, to compare two processes.
 
-        Of a sub-agent only the declaration is included. `Runner.fingerprint` includes its tools, too.
+        For a sub-agent, only the declaration is included. `Runner.fingerprint` also includes its tools.
 
         Raises:
             DefinitionError: A tool cannot be described to a model.
@@ -393,12 +394,12 @@ class Toolbox:
             shared: As for `call_many`. Pass the same SharedValues for all replies to keep stored results.
 
         Returns:
-            The messages that answer the calls, as dicts. An empty list if there are no calls. The calls of a reply that
-            was cut off, at its token limit or by a filter, do not run: each gets an error.
+            The messages that answer the calls, as dicts. An empty list if there are no calls. If the reply was cut off,
+            at its token limit or by a filter, its calls do not run: each gets an error.
 
         Raises:
-            ValueError: The reply has no calls in this dialect, but in another.
-            TypeError: The reply is a text, which has calls in the dialect "calls" alone; or None.
+            ValueError: The reply has calls, but in another dialect.
+            TypeError: The reply is None, or a text, which is a reply only in the dialect "calls".
         """
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
         return run_sync(self._answer(reply, self._make_dialect(dialect, strict=strict), parallel))
@@ -430,7 +431,7 @@ class Toolbox:
 
         Args:
             name: The tool's name, as the model wrote it.
-            arguments: JSON text as the model wrote it, or an object.
+            arguments: JSON text as the model wrote it, or a mapping.
             context: The value of a parameter annotated ToolContext.
             approve: An approver, as for `Runner`. Without it a call whose tool requires approval is refused.
             shared: As for `call_many`.
@@ -480,7 +481,7 @@ class Toolbox:
                 later calls.
 
         Returns:
-            With "all" a result for each call, in call order; failures are results, too. With "success" and "first" a
+            With "all", a result for each call, in call order; failures are results, too. With "success" and "first", a
             list with one result: the first one, or an error with the reasons of all calls if none succeeds.
 
         Raises:

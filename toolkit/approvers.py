@@ -65,14 +65,14 @@ class Console:
     """An approver that asks at the terminal, one question at a time.
 
     It shows the arguments with nothing hidden. "Yes" is for one call. "Always" is for all calls of this tool, until its
-    definition changes, for the lifetime of this approver. What was typed at a terminal before it asks for a line is
-    dropped, except on Windows. In a notebook it asks in the field of `input()`. Without a terminal or a notebook, and
+    definition changes, for the lifetime of this approver. Input that was typed at a terminal before the question is
+    dropped, except on Windows. In a notebook, it asks in the field of `input()`. Without a terminal or a notebook, and
     at the end of the input, the call is refused.
 
     Args:
-        read: A function that shows a prompt and returns the typed line. By default the terminal's next line; in a
-            notebook `input`.
-        write: A function that shows a text. By default it prints, with escapes for what the output cannot show.
+        read: A function that shows a prompt and returns the typed line. By default it reads the terminal's next line;
+            in a notebook it is `input`.
+        write: A function that shows a text. By default it prints, and escapes characters that the output cannot show.
 
     Raises:
         DefinitionError: `read` or `write` is not a sync function.
@@ -334,8 +334,8 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
     """Approve calls of the listed tools, and ask another approver about the rest.
 
     Args:
-        *tools: Names, or patterns such as "read_*"; or tools, with their current definition: calls of a tool that has
-            changed since, of another one of the same name, or of another instance are asked about.
+        *tools: Names, or patterns such as "read_*"; or tools, with their current definition. The approver is asked if a
+            tool has changed since, or for another tool of the same name or another instance.
         otherwise: Approver for the rest.
 
     Raises:
@@ -379,13 +379,13 @@ def ask_when(
 
     Args:
         approver: Approver for calls that meet a condition.
-        names: Names of tools, or patterns such as "delete_*". A name that no tool has asks about nothing, without an
-            error: the runner that asks may lack the tool.
+        names: Names of tools, or patterns such as "delete_*". A name that no tool has is not an error, since other
+            runners may have the tool.
         effects: Effects of tools, such as "destructive"; a tool without an effect may have any of them.
-        when: Condition on one call, a plain function; anything but False asks.
+        when: A sync function of an ApprovalRequest. If it returns anything but False, the approver is asked.
 
     Raises:
-        DefinitionError: There is no condition, one that can never be met, or no approver; or `when` is async.
+        DefinitionError: There is no condition, or no approver; a condition can never be met; or `when` is async.
     """
     patterns = tuple(each.strip() for each in check_texts("names", names))
     asked_about = _check_effects(effects) if effects else frozenset()
@@ -416,7 +416,8 @@ def after_foreign(approver: Approver, *, effects: Sequence[Effect] = ("write", "
     """Ask an approver about changes after the run has called a tool with `trust="foreign"`, and approve the rest.
 
     Texts of other people may contain instructions for the model. The tools of MCP servers and A2A agents, the tools for
-    the web, and those with `@tool(trust="foreign")` are foreign. Calls in earlier messages and of sub-agents count.
+    the web, and tools with `@tool(trust="foreign")` are foreign. Calls in earlier messages and of sub-agents count,
+    too.
 
     Calls whose tool requires approval are always asked about.
 

@@ -101,16 +101,16 @@ class Prices:
 class Limits:
     """Limits of one run. None means no limit.
 
-    At `max_turns`, `max_calls`, `max_seconds`, `max_cost` or a number of tokens the run ends as `on_limit` says. Its
-    `finish_reason` is the name of the limit. Calls count in the order in which the model wrote them. The steps of a
-    plan count as calls.
+    At `max_turns`, `max_calls`, `max_seconds`, `max_cost` or a maximum number of tokens, the run ends as `on_limit`
+    says. Its `finish_reason` is the name of the limit. Calls count in the order in which the model wrote them. The
+    steps of a plan count as calls.
 
     Attributes:
         max_turns: Responses of the model that may call tools, at least 1.
         max_calls: Calls that may run. Further calls are refused.
         max_calls_per_turn: Calls of one response. Further calls are refused.
         max_calls_per_tool: Calls of single tools, by name. Further calls are refused, and the run continues.
-        max_seconds: Seconds for the run. Running calls are then cancelled. The last answer has `max_seconds_per_turn`
+        max_seconds: Seconds for the run. Running calls are then cancelled. The final answer has `max_seconds_per_turn`
             more, 60 by default.
         max_seconds_per_turn: Seconds for one response of the model, with its hooks. After that the run fails.
         max_tokens: Tokens that the model reads and writes, in all turns.
@@ -118,7 +118,7 @@ class Limits:
         max_output_tokens: Tokens that the model writes, in all turns.
         max_cost: Cost of the run, at these `prices`.
         prices: Prices of tokens.
-        on_limit: "answer" asks the model for a last answer without tools. "stop" ends the run at once, with a last
+        on_limit: "answer" asks the model for a final answer without tools. "stop" ends the run at once, with a last
             message such as `[Agent stopped: Max turns reached (10/10)]`. "raise" raises LimitError.
         max_output_retries: How often the model may correct an answer that does not fit the output type.
 

@@ -49,20 +49,20 @@ class RunResult(Generic[T]):
     """Result of a run.
 
     Attributes:
-        output: The answer: a text, or a value of the run's `output_type`. If there is no answer, the model's last text,
-            or None if the `output_type` is not text.
+        output: The answer: a text, or a value of the run's `output_type`. If there is no answer, the model's last text;
+            None if the `output_type` is not text.
         messages: The whole conversation. Pass it to the next run to continue.
         calls: Every call with its result, in the order of the conversation. Calls from before a resume have only their
-            text and arguments: no value, exception, details and seconds.
+            text and arguments: no value, exception, details or seconds.
         usage: Tokens and requests of the run.
-        responses: Every response of the model with its start and duration, without those from before a resume.
+        responses: Every response of the model with its start and duration, except those from before a resume.
         finish_reason: Why the run ended: `stop` (an answer), `paused` (calls wait for approval), `cancelled`, `stopped`
             (by an approver), `halted` (by `Halt`), the name of a limit such as `max_turns`, `length`, `content_filter`
             or `empty` (by the model), or `error` (in the `result` of an exception).
         model: Name of the model.
         state: The state of the run, to save it and to resume it.
         unread: Messages of `steer` and `follow_up` that came too late for the model.
-        cost: Cost of the tokens, at the `prices` of the run's limits. None without prices.
+        cost: Cost of the tokens by the `prices` of the run's limits. None without prices.
         undos: With `undo_on_failure`, the outcome of each undo, the last call first.
         abandoned: Number of functions that timed out or were cancelled and may still be running.
     """

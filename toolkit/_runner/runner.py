@@ -75,39 +75,39 @@ class Runner(Controls):
         dialect: How tools are sent: "chat" or "responses" (native tool calls, the default), "minimal" (the same, for
             servers that know few keywords of JSON Schema), or "calls" (for models without tool calling). The last two
             use Chat Completions.
-        strict: Whether the server enforces the schemas, if nothing is lost by that. For tools without their own
-            `strict`. By default the toolbox's setting, or else True.
+        strict: Whether the server enforces the schemas, if they can be rewritten without loss. For tools without their
+            own `strict`. By default the toolbox's setting, or else True.
         request_options: Further keys of each request, such as `temperature`; None leaves out a key. Set options of the
             client, such as `timeout`, on the client.
         tool_choice: "auto", "none", "required" or a tool's name. A call is forced in the first turn only.
-        allowed_tools: Names of the tools that may be called. Calls of others are refused. OpenAI and Azure are sent all
-            tools, so that their prompt caches stay valid.
-        max_turns: The maximum number of model responses with tools, 10 by default. Then the model is asked for a last
+        allowed_tools: Names of the tools that may be called. Calls of other tools are refused. OpenAI and Azure are
+            sent all tools, so that their prompt caches stay valid.
+        max_turns: The maximum number of model responses with tools, 10 by default. Then the model is asked for a final
             answer without tools. Short for `Limits(max_turns=...)`. None means no limit.
         limits: Limits of each run: turns, calls, time, tokens, cost.
-        max_runs: The most active runs of this runner. By default without limit.
+        max_runs: The maximum number of active runs of this runner. By default without limit.
         authorize: A function of the tool, the arguments and the context that allows or denies a call.
-        approve: A function of an ApprovalRequest that approves or rejects a call; `toolkit.approvers` has some, and
-            policies. By default a call that needs approval is refused.
-        approval_timeout: The most seconds for an approver or an authorizer: less than `max_seconds`, and up to 31 days.
-            By default without limit.
+        approve: A function of an ApprovalRequest that approves or rejects a call, such as those in `toolkit.approvers`.
+            By default a call that needs approval is refused.
+        approval_timeout: The maximum number of seconds for an approver or an authorizer: less than `max_seconds`, and
+            up to 31 days. By default without limit.
         ledger: A record of calls, such as SQLiteLedger, so that no call is executed twice.
         checkpoint: A function that saves the state of a run before each step and at the end, such as
             SQLiteRuns("runs.db").
         hooks: Objects with any of `before_model`, `after_model`, `before_call`, `after_call`, `on_event`.
         middleware: Functions that wrap each call and its gates. The first one is the outermost.
         order: How the calls of one turn run: "parallel" (the default), "sequential" or `batched(n)`.
-        max_parallel: The most calls at the same time, 256 by default.
+        max_parallel: The maximum number of calls at the same time, 256 by default.
         early: Whether calls of tools with `effect="read"` start while the response is still arriving.
         refresh: When changes of the toolbox take effect: "run", in the next run (the default), or "iteration", in the
             next turn.
-        undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, is left early as a
-            stream, or is stopped by an approver: see `undo` and `RunResult.undos`. Not after a crash, or after Ctrl-C
-            outside asyncio. A session gets no messages of such a run.
-        format_error: A function of a ToolResult that returns the text of a failed call for the model. By default its
-            `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
+        undo_on_failure: Whether to undo the calls of a run that raises an exception, is cancelled, is stopped by an
+            approver, or whose stream is left early: see `undo` and `RunResult.undos`. A session gets no messages of a
+            run that is undone. Nothing is undone after a crash, or after Ctrl-C outside asyncio.
+        format_error: A function of a ToolResult that returns the text of a failed call for the model. By default the
+            result's `text`. Calls that never reached a tool, such as those beyond a limit, keep their own texts.
         raise_errors: Whether the run raises an exception of a tool's function, except ToolError. For development.
-        max_result: The most characters of a result that the model reads, 100,000 by default.
+        max_result: The maximum number of characters of a result that the model reads, 100,000 by default.
         queue: How many messages of `steer` and `follow_up` the model reads at a time: "one" (the default) or "all".
 
     Raises:
@@ -150,23 +150,23 @@ class Runner(Controls):
     def run(self, prompt: Prompt = None, *, output_type: Any = str, **given: Unpack[RunOptions]) -> RunResult[Any]:
         """Send a prompt to the model, and execute its tool calls until it has an answer.
 
-        Works in a script, in a notebook, and inside a running event loop. An exception that `run` raises, also
-        KeyboardInterrupt, has the RunResult so far as its `result`.
+        Works in a script, in a notebook, and inside a running event loop. The `result` of an exception that `run`
+        raises, also of KeyboardInterrupt, is the RunResult so far.
 
         Args:
             prompt: The user's message: a text, or a list of texts, `Image`s, `File`s, `Path`s of images, PDFs and text
                 files, PIL images, figures of Matplotlib or Plotly, and tables of pandas or polars. Or the state of a
                 run, to resume it.
             messages: The conversation so far: the messages of a result, or a history in OpenAI's form. A broken history
-                is repaired. Not beside a state, which has its own.
+                is repaired. Not allowed with a state, which has its own messages.
             session: A Session or SQLiteSession with the conversation so far. The run adds its messages when it ends.
             deps: Any object for the tools, which read it as `ToolContext.deps`.
             output_type: The type of the answer: any type that pydantic can validate, such as a model, a dataclass or
                 `list[int]`, or a JSON Schema for plain data. `str` means any text.
-            decisions: With a state: the decisions on its pending calls, by call id: True, False or a Decision.
+            decisions: With a state, the decisions on its pending calls, by call id: True, False or a Decision.
             shared: Values by dotted path, which tools read as `ToolContext.shared`. Calls may refer to them if the
                 toolbox has `references`. Several runs can share a SharedValues.
-            allowed_tools: As for the Runner, in place of its own. Part of the state.
+            allowed_tools: As for the Runner, but for this run. Part of the state.
 
         Raises:
             DefinitionError: `output_type` has no JSON form.
@@ -175,7 +175,7 @@ class Runner(Controls):
             LimitError: A limit was reached, and `on_limit` is "raise".
             BusyError: The runner has `max_runs` active runs.
             ApprovalError: A decision is for a call that does not wait.
-            ConversationError: Another run has changed the session meanwhile; `error.result` is the result.
+            ConversationError: Another run has changed the session meanwhile; `error.result` is the result of this run.
             FatalError: A tool raised it.
             TypeError: A tool takes `ToolContext[X]`, and `deps` is missing or of another type.
             RunError: The model gave no valid answer of the `output_type` within `max_output_retries`.
@@ -258,11 +258,11 @@ class Runner(Controls):
 
         Args:
             prompts: The prompts. An iterable is read only as far as runs can start.
-            max_parallel: The most runs at the same time.
-            rpm: The most requests per minute of all these runs together, without those of sub-agents.
+            max_parallel: The maximum number of runs at the same time.
+            rpm: The maximum number of requests per minute of all these runs together, without those of sub-agents.
             tpm: The tokens per minute after which a request waits, as in RateLimitedModel.
-            save: A file for the answers, in JSON Lines. Each answer is added as soon as it arrives. A prompt that has
-                an answer in the file is not run again; only the prompt is compared.
+            save: A file for the answers, in JSON Lines. Each answer is added as soon as it arrives. If the file has an
+                answer for the same prompt, the prompt is not run again.
             progress: Whether to show a bar, in a terminal (on standard error) or a notebook.
             output_type: As for `run`.
             **given: Further options of `run`, except `session`.
@@ -272,7 +272,7 @@ class Runner(Controls):
             TypeError: There is no such option, or `prompts` is one text, a mapping or a whole table.
             NoModelError: No model is configured.
             DefinitionError: `output_type` has no JSON form.
-            StoreError: `save` cannot be read or written, or is another file.
+            StoreError: `save` cannot be read or written, or is a file of another kind.
 
         Examples:
             >>> from toolkit.testing import ScriptedModel
@@ -300,8 +300,8 @@ class Runner(Controls):
     def undo(self, run: RunState | str, *, deps: Any = None) -> tuple[Undo, ...]:
         """Undo the calls of a run with the `undo` of their tools, the last call first. The run cannot continue then.
 
-        Only calls that succeeded are undone, each once, with an idempotency key of its own. If one undo fails, the
-        others follow. After a crash, call `undo` again: it continues where it stopped.
+        Only calls that succeeded are undone, each once, with its own idempotency key. If one undo fails, the others
+        still run. After a crash, call `undo` again: it continues where it stopped.
 
         Args:
             run: The state of the run, or its id. In another process this needs a `ledger` or SQLiteRuns.
@@ -310,7 +310,7 @@ class Runner(Controls):
         Raises:
             ConversationError: There is no record of the run's calls, or the run is still active.
             StoreError: The ledger cannot be read or written.
-            TypeError: `run` is neither a state nor an id; or an undo takes `deps`, and there are none.
+            TypeError: `run` is neither a state nor an id; or an undo function takes `deps`, and there are none.
 
         Examples:
             >>> from toolkit import tool
@@ -358,8 +358,8 @@ class Runner(Controls):
         Args:
             state: `result.state`, or the text of its `to_json`. Or the id of a run that the runner's SQLiteRuns has
                 saved.
-            decisions: Decisions on the pending calls, by call id: True, False or a Decision. Each counts once, for the
-                call, arguments and tool definition that were shown. A call without a decision keeps waiting.
+            decisions: Decisions on the pending calls, by call id: True, False or a Decision. Each is valid once, for
+                the call, arguments and tool definition that were shown. A call without a decision keeps waiting.
             deps: As for `run`. Not part of the state.
             output_type: As for `run`. Not part of the state.
             shared: As for `run`. Only stored results are part of the state.
@@ -410,7 +410,7 @@ class Runner(Controls):
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and settings of this runner, to compare two processes.
 
-        The tools of sub-agents are included, with the sub-agent's name as a prefix: `subagent_math/add`. Of `api_key`
+        The tools of sub-agents are included, with the sub-agent's name as a prefix: `subagent_math/add`. For `api_key`,
         only whether it is set is included. `client`, `base_url`, `ledger`, `checkpoint` and `max_runs` are left out.
 
         Raises:
@@ -433,8 +433,8 @@ class Runner(Controls):
 
         Each call is a new conversation of this runner, with the `deps` of the outer run. Its usage and calls count in
         the outer run and its limits. Its calls also pass the gates and the middleware of the outer run, and its events
-        arrive there as `SubAgentEvent`s. It is cancelled with the outer run. If a call waits for approval, the
-        outer run pauses. The tool's effect is `destructive` or `write` if one of this runner's tools has it, and
+        arrive there as `SubAgentEvent`s. It is cancelled with the outer run. If a call waits for approval, the outer
+        run pauses. The tool's effect is `destructive` or `write` if one of this runner's tools has this effect, and
         otherwise unknown.
 
         Args:
@@ -443,7 +443,7 @@ class Runner(Controls):
                 default the runner's description, or else its name.
             arg: Name of the parameter that holds the task.
             output_type: Type of the answer, as for `run`.
-            max_depth: The most sub-agents inside each other, this one included.
+            max_depth: How many sub-agents may be inside each other, including this one.
             handoff: Whether the sub-agent takes over the conversation: its answer is the answer of the outer run, and
                 the next messages of the user go to it. It returns the conversation with its tool `hand_back`.
 

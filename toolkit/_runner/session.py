@@ -33,9 +33,9 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 class Session:
     """A conversation that several runs continue, in memory.
 
-    A run with `session=` continues from its messages and adds its own when it ends, also when it was cancelled or
-    reached a limit. It adds nothing while it waits for approval, and nothing if it raises an exception. Instructions of
-    the runner are not saved.
+    A run with `session=` continues the conversation, and adds its messages when it ends, is cancelled or reaches a
+    limit. It adds nothing while it waits for approval, or if it raises an exception. Instructions of the runner are not
+    saved.
 
     Args:
         messages: The first messages: from a result, or a history in OpenAI's form. A broken history is repaired.
@@ -72,10 +72,10 @@ class Session:
 
         Args:
             messages: The messages: from a result, or in OpenAI's form.
-            after: How many messages there were when these were made.
+            after: How many messages the session had when these messages were made.
 
         Raises:
-            ConversationError: There are other messages since then.
+            ConversationError: Other messages were added since then.
             ValueError: A message has no known form.
             TypeError: It is not a list of messages.
         """

@@ -66,38 +66,42 @@ def tool(
 
     Args:
         function: Any callable: a function, coroutine function, method, class, partial or callable object. Or another
-            tool, which keeps its gates and its value of each option that is not given.
+            tool, which keeps its gates and the options that you do not pass.
         name: The name for the model. By default the function's name, without characters that providers refuse.
         title: A name for people.
         description: The description for the model. By default the text of the docstring before its sections.
         relay: Exceptions whose message the model may read, besides ToolError and those in the docstring's `Raises:`.
-        strict: Whether the provider enforces the schema, if nothing is lost by that. By default the run decides.
-        effect: The effect of a call: "read" changes nothing, "write" changes something, "destructive" what cannot be
-            restored. Reads run in parallel; the others run alone and in order. Calls of a tool without an effect run
-            in parallel and are never retried.
-        trust: "foreign" if the results contain texts of other people, such as web pages and mails. After a call of such
-            a tool, `toolkit.approvers.after_foreign` asks about changes.
+        strict: Whether the provider enforces the schema, if the schema can be rewritten without loss. By default the
+            run decides.
+        effect: The effect of a call: "read" changes nothing, "write" changes something, "destructive" changes what
+            cannot be restored. Reads run in parallel; the others run alone and in order. Calls of a tool without an
+            effect run in parallel and are never retried.
+        trust: "foreign" if the results contain texts of other people, such as web pages and mails. After a call of this
+            tool, `toolkit.approvers.after_foreign` asks about changes.
         idempotent: Whether a call may run twice without harm. By default True for reads.
         exclusive: Whether a call runs alone. Calls before it end first, and calls after it wait.
-        max_parallel: The most calls at the same time, in all runs of this process. Other calls wait.
-        timeout: Seconds for one attempt. A thread cannot be stopped: if it runs on, the run continues without it.
-        retries: How often a failed attempt is repeated, by default never. Needs `effect="read"` or `idempotent=True`.
-        retry_on: Exceptions after which an attempt is repeated. By default all except ToolError; TimedOut is included.
-            Or a sync function of the exception that returns whether to repeat.
-        retry_delay: The most seconds before the first repetition, 0.5 by default. Doubled for each further one, up
-            to 30 seconds.
+        max_parallel: The maximum number of calls at the same time, in all runs of this process. Other calls wait.
+        timeout: Seconds for one attempt. A thread cannot be stopped: if it is still running, the run continues without
+            it.
+        retries: How often a failed attempt is repeated, 0 by default. Needs `effect="read"` or `idempotent=True`.
+        retry_on: Exceptions after which an attempt is repeated, or a sync function of the exception that returns
+            whether to repeat. By default all except ToolError; TimedOut is included.
+        retry_delay: The maximum number of seconds before the first retry, 0.5 by default. Doubled for each further
+            retry, up to 30 seconds.
         executor: The `concurrent.futures.Executor` that runs the function, such as a process pool.
         isolate: "process" runs each call in its own process. A timeout or a cancellation kills it.
         authorize: A function of tool, arguments and context that allows or denies a call, after the run's authorizer.
-        approve: Whether each call needs approval; or a function of an ApprovalRequest that decides it.
+        approve: Whether each call needs approval; or a function of an ApprovalRequest that returns whether the call
+            needs it.
         undo: A function or tool that undoes a successful call: see `Runner.undo`. Parameters with the names of the
             tool's parameters get the arguments of the call; one other parameter gets the result. A tool with
             `idempotent=True` is called again if an earlier attempt failed or was interrupted.
-        max_result: The most characters of a result that the model reads. By default the run's `max_result`.
+        max_result: The maximum number of characters of a result that the model reads. By default the run's
+            `max_result`.
         return_direct: Whether the result is the answer of the run, without another response of the model.
-        activity: The name under which the function is bound: see `Toolbox.bind`. By default the name of the tool. ""
-            leaves the tool to the model, which writes the output itself.
-        latent: Whether the model writes the output itself, even if the function has a body. The same as `activity=""`.
+        activity: The name under which the function is bound: see `Toolbox.bind`. By default the name of the tool. With
+            "", the model writes the output itself.
+        latent: Whether the model writes the output itself, even if the function has a body, as with `activity=""`.
         reasoning: Whether the model is asked why it makes each call. The answer is in `ToolCall.reasoning`.
         module: The name of a module that executes the tool in a separate run, without the conversation and `deps`: see
             `Toolbox.bindings.module`.

@@ -103,11 +103,12 @@ class Tool(Generic[P, R]):
         name: The name for the model: 1 to 64 letters, digits, `_` or `-`.
         handler: The object that executes the calls.
         title: The name for people. It is not sent to a model.
-        relay: Exceptions whose message the model may read, besides ToolError and those that `Raises:` names.
-        strict: Whether the provider enforces the schema, if nothing is lost by that. None leaves it to the run.
+        relay: Exceptions whose message the model may read, besides ToolError and those in the docstring's `Raises:`.
+        strict: Whether the provider enforces the schema, if the schema can be rewritten without loss. With None, the
+            run decides.
         settings: The other options of `tool`, such as effect, timeout, retries and gates.
-        activity: The name of the function that executes the tool in a toolbox. "" leaves it to the model. None is the
-            default.
+        activity: The name of the function that executes the tool in a toolbox. With "", the model writes the output.
+            With None, the name of the tool.
     """
 
     name: str
@@ -290,7 +291,7 @@ class Tool(Generic[P, R]):
             function: The function that executes the tool. Without it, bind one in a toolbox; otherwise the tool is
                 latent.
             title: For display.
-            description: For the model; the schema's own by default.
+            description: For the model. By default the schema's own description.
             **options: As for `tool`.
 
         Raises:
@@ -323,7 +324,7 @@ class Tool(Generic[P, R]):
             gives: Any type that pydantic can validate, or a JSON Schema.
             function: As for `from_schema`.
             title: For display.
-            description: For the model; that of the type, its docstring, by default.
+            description: For the model. By default that of the type, such as its docstring.
             **options: As for `tool`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Ready tools: for files, commands, the web, data, knowledge, schedules, and talking to the user.
+"""Built-in tools: for files, commands, the web, data, knowledge, schedules, and talking to the user.
 
     from toolkit.builtin import file_tools, http_tool, shell_tool
 

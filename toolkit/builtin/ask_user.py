@@ -72,8 +72,8 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., An
     send the model the reason.
 
     Args:
-        handler: Asks the user, and returns the answer, such as `input`; sync, on a thread of its own, or async. If it
-            raises EOFError, the model reads that no user is there.
+        handler: A function that asks the user and returns the answer, such as `input`. It may be async; a sync one runs
+            on its own thread. If it raises EOFError, the model reads that no user is there.
         agent: Name of the agent, for `Question.metadata`.
 
     Raises:

@@ -59,7 +59,7 @@ files, no network and no packages, only the language, asyncio, datetime, json, m
 def code_tool(
     tools: Toolbox | Iterable[Addable], *, max_seconds: float = MAX_SECONDS, max_memory: int = MAX_MEMORY
 ) -> Tool[..., Any]:
-    """Make `run_code`, with which a model writes Python that calls some tools.
+    """Make `run_code`, by which a model writes a Python program that calls tools.
 
     The program is type-checked against stubs of the tools before it starts. Each of its calls is executed like a call
     of the model: it counts in the run's limits, and passes validation, the run's gates, hooks, middleware and ledger,

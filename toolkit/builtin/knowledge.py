@@ -78,7 +78,7 @@ _ENDS = (
 def knowledge_tools(store: KnowledgeStore, embed: Embed, *, top_k: int = 5) -> list[Tool[..., Any]]:
     """Make `knowledge_search` and `remember` for the texts of one owner.
 
-    An application with several users makes them for each: `knowledge_tools(store.with_owner(user), embed)`.
+    If an application has several users, make the tools for each user: `knowledge_tools(store.with_owner(user), embed)`.
 
     Args:
         store: The store.
@@ -162,10 +162,11 @@ class Memories:
     Args:
         store: The store: `store.with_owner(user)` for one of several users.
         embed: The embedding function.
-        most: Maximum memories that `load` returns.
+        most: Maximum number of memories that `load` returns.
         min_score: Minimum cosine of a memory that `load` returns.
-        dedup: Cosine from which on a new memory replaces an older one of the same lifetime, such as 0.85. By default
-            only one of the same text is replaced, since memories that differ in a number or a "not" are near, too.
+        dedup: Minimum cosine, such as 0.85, at which a new memory replaces an older one of the same lifetime. By
+            default only a memory with the same text is replaced, since memories that differ in a number or a "not" are
+            near, too.
         clock: Returns the time, in seconds since 1970, UTC; the store, which drops expired texts, needs the same clock.
 
     Raises:
@@ -194,9 +195,9 @@ class Memories:
         return self._prefetch.before_model(request)
 
     def save(self, text: str, kind: Kind = "fact") -> None:
-        """Store a memory, replacing one of the same lifetime and text; case, spaces and a last full stop do not count.
+        """Store a memory, replacing one of the same lifetime and text; case, spaces and a final full stop are ignored.
 
-        With `dedup` it replaces the memories of the same lifetime that are near, too.
+        With `dedup`, it also replaces near memories of the same lifetime.
 
         Raises:
             Failed: The memory cannot be embedded or stored.
@@ -273,7 +274,7 @@ def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
     """Make `save_memory`.
 
     Args:
-        save: Stores a text of a kind: `Memories(store, embed).save`, or a function of your own.
+        save: A function that stores a text of a kind: `Memories(store, embed).save`, or your own.
 
     Raises:
         DefinitionError: `save` cannot be called, or is asynchronous.

@@ -54,7 +54,7 @@ def todo_tool(todos: Todos | None = None) -> Tool[..., Any]:
     """Make `todo_write`.
 
     Args:
-        todos: Holds the list; a new one by default. Each conversation needs its own.
+        todos: The list; a new one by default. Each conversation needs its own.
 
     Raises:
         DefinitionError: `todos` is not a `Todos`.
@@ -141,10 +141,10 @@ class SharedState:
 
 
 def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
-    """Make `shared_state`, with which cooperating agents share texts.
+    """Make `shared_state`, by which cooperating agents share texts.
 
     Args:
-        state: Holds the texts; pass the same one to the tools of all cooperating agents.
+        state: The texts. Pass the same object to the tools of all cooperating agents.
 
     Raises:
         DefinitionError: `state` is not a `SharedState`.

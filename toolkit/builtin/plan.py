@@ -44,10 +44,9 @@ def plan_tool(tools: Toolbox | Iterable[Addable]) -> Tool[..., Any]:
     """Make `execute_plan`, which executes up to 50 calls of some tools in one.
 
     Each step is executed like a call of the model: it counts in the run's limits, and passes validation, the run's
-    gates, hooks, middleware and ledger, and the tool's own gates. So does the plan itself. A tool of the run that its
-    `allowed_tools` leave out is refused. Tools that only the plan has, which that list cannot name, are allowed with
-    the plan. A step that needs approval is refused, unless an approver decides at once. Steps that only read run in
-    parallel, others in order.
+    gates, hooks, middleware and ledger, and the tool's own gates. So does the plan itself. A tool of the run that is
+    not in its `allowed_tools` is refused. Tools that only the plan has are allowed with the plan. A step that needs
+    approval is refused, unless an approver decides at once. Steps that only read run in parallel, others in order.
 
     Args:
         tools: The tools that a step may call: those of a toolbox at this time. Tools that make calls themselves, ask a

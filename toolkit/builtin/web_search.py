@@ -105,7 +105,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
 
     Args:
         search: The search engine: a function of the query and the number of results, such as `Brave()`.
-        embed: Embeds texts; without it, or if it fails, the pieces come in the order of the results.
+        embed: A function that embeds texts. Without it, or if it fails, the pieces are in the order of the results.
         options: Options for fetching pages, see `WebOptions`; by default 8 seconds and 512 KiB for each page.
 
     Raises:
@@ -134,7 +134,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
 
 
 def search_tool(search: Search) -> Tool[..., Any]:
-    """Make `search`, which returns the links that a search engine finds and reads no page; each call needs approval.
+    """Make `search`, which returns the links that a search engine finds, without the pages; each call needs approval.
 
     Args:
         search: The search engine: a function of the query and the number of results, such as `Serper()`.

@@ -89,21 +89,21 @@ class _Track:
 class Cassette:
     """A model that records the answers of another model in a file, and replays them without it.
 
-    A request is compared with those in the file by its messages and tools; each record answers one request. Ids and
-    times are not compared. A stream is replayed word by word. In the mode "replay" the `with` block raises
-    `ScriptError` at its end if records are unused.
+    Requests are compared by their messages and tools, without ids and times. Each record answers one request. A stream
+    is replayed word by word. In the mode "replay", the `with` block raises `ScriptError` at its end if records are
+    unused.
 
     Tools run as usual, unless the cassette is also a middleware of the runner: `middleware=[cassette]` records and
     replays the results of calls, by the tool's name and the arguments. A replayed call passes no gate, and its value is
     plain data. A cassette that is only a middleware needs no model.
 
     Args:
-        path: The file, in JSON. It has the redacted requests and answers, and no address or headers of the server.
-        model: The model that is recorded; not needed for a replay, or to record only the results of tools.
-        mode: "replay" asks no model; "record" asks it for all answers, and replaces the file; "auto" asks it for the
-            answers that are not in the file, and adds them.
+        path: The file, in JSON. It has the redacted requests and answers, but no address or headers of the server.
+        model: The model to record. Not needed for a replay, or to record only the results of tools.
+        mode: "replay" asks no model. "record" asks the model for all answers, and replaces the file. "auto" asks the
+            model for the answers that are not in the file, and adds them.
         secrets: Secret texts, redacted from the file as by `redact`.
-        patterns: Regular expressions of further secrets, and of what changes each day, such as dates.
+        patterns: Regular expressions of further secrets, and of texts that change each day, such as dates.
 
     Raises:
         ScriptError: There is no file to replay.
@@ -162,7 +162,7 @@ class Cassette:
         """Answer a request from the file, or record the model's answer.
 
         Raises:
-            ScriptError: A replay has no such request; the message has the difference.
+            ScriptError: The file to replay has no such request; the message shows the difference.
             ModelError: The recorded model failed. Nothing is recorded then.
             TypeError: There is no model to record.
         """

@@ -37,11 +37,11 @@ MAX_DEPTH = 8
 def dry_run(tools: Toolbox | Iterable[Addable]) -> Toolbox:
     """Return a toolbox with the same tools, of which only those labelled `effect="read"` run.
 
-    A call of any other tool, even of one without a label, passes validation and every gate, but runs nothing. Its text
-    says so. Its value is simulated from the output schema: the same for each call, and None without a schema, or if a
-    pattern or a validator refuses it. Latent tools, whose output the model writes, stay as they are.
+    Calls of all other tools, including tools without a label, pass validation and every gate, but run nothing. Their
+    text says so. Their value is simulated from the output schema. It is the same for each call, and None without a
+    schema, or if a pattern or a validator refuses it. Latent tools, whose output the model writes, stay as they are.
 
-    Labels are trusted, also those of MCP servers: a tool that is labelled a read runs, even if it changes something.
+    Labels are trusted, even those of MCP servers: a tool that is labelled a read runs, even if it changes something.
     Later changes of `tools`, and of the sources in it, do not change the returned toolbox.
 
     Args:

@@ -64,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """A scripted reply: good, bad, or broken off. `delayed`, `cut` and the like return a changed copy.
+    """A scripted reply, with or without faults. `delayed`, `cut` and similar methods return a changed copy.
 
     Counts of bytes are bytes of the body. A connection that is cut, reset or held serves no further request.
     """
@@ -146,7 +146,7 @@ class Reply:
 
     @staticmethod
     def body(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
-        """Answer with one JSON value, whatever the request wants."""
+        """Answer with one JSON value, even if the request wants a stream."""
         answer = Reply.raw(encode_json(value), status=status, headers=headers)
         return replace(answer, label=f"body({reprlib.repr(value)})")
 
@@ -165,7 +165,7 @@ class Reply:
 
     @staticmethod
     def chunks(chunks: Iterable[Mapping[str, Any] | bytes], *, done: bool = True) -> Reply:
-        r"""Answer with SSE events, whatever the request wants.
+        r"""Answer with SSE events, even if the request wants no stream.
 
         A mapping is a whole chunk (`{"choices": [...]}`); `id`, `object`, `created` and `model` are added if they are
         missing. Bytes are sent as they are: write their `data: ` and `\n\n` yourself. `done` adds `data: [DONE]`. In
@@ -190,7 +190,7 @@ class Reply:
         return replace(self, delay=seconds)
 
     def dripping(self, bytes_per_write: int, seconds: float) -> Reply:
-        """Write the body in slices and wait after each; in SSE every slice is an HTTP chunk of its own."""
+        """Write the body in slices and wait after each; in SSE, every slice is a separate HTTP chunk."""
         return replace(self, slice=bytes_per_write, pause=seconds)
 
     def truncated(self, after_bytes: int) -> Reply:
@@ -225,14 +225,15 @@ class FakeServer:
     It serves /v1/chat/completions and /v1/responses, and stores nothing between requests.
 
     A request after the last reply is answered with status 500. A request that `check` refuses is answered with status
-    400, and uses no reply. Both are recorded in `problems`. At its end the `with` block raises problems and unused
-    replies as `ScriptError`, unless it raises another exception. If a test provokes a problem, clear `problems`.
+    400, and uses no reply. Both are recorded in `problems`. At its end, the `with` block raises `ScriptError` if there
+    are problems or unused replies, unless it raises another exception. If a test causes a problem on purpose, clear
+    `problems`.
 
     Args:
         script: Replies, or texts and calls as for `ScriptedModel`; or a function from a request to one of these (for an
-            endless script). The function is called for one request at a time and must not wait; it can return a
-            `delayed` reply instead.
-        check: Called with each request for a completion; it raises ValueError to refuse the request.
+            endless script). The function is called for one request at a time and must not wait. To wait, return a
+            `delayed` reply.
+        check: A function of each request for a completion, which raises ValueError to refuse the request.
         model: The only model that GET /v1/models lists.
 
     Raises:

@@ -45,7 +45,7 @@ def file_tools(
 ) -> list[Tool[..., Any]]:
     """Make `file_read`, `file_write`, `file_list`, `file_delete` and `file_stat` for the files beneath a directory.
 
-    No path leads out of the directory, neither by links nor while files are moved. Relative links that stay inside are
+    No path leads out of the directory, even by links or while files are moved. Relative links that stay inside are
     followed to read, if the kernel supports it (Linux 5.6), and never to write. Hard links to files elsewhere can be
     read. Patterns are compared with paths relative to the directory.
 
@@ -54,10 +54,10 @@ def file_tools(
         private: Files that are not read, and written only with approval: patterns of names with `/` between them, `*`
             and `?` in them, and `!` before exceptions.
         guarded: Files that are changed only with approval, such as those that other programs run later. An approver
-            that allows a tool by its name, such as `allow("file_write", ...)`, allows these too.
-        hashes: Whether results have the hash of the file, and `file_write` has the parameter `expect_hash`, for the
-            hash that the file had when it was read: a file that changed since, or was not read, is not overwritten. For
-            agents that work on the same files. A file of more than 64 MiB has no hash.
+            that allows a tool by its name, such as `allow("file_write", ...)`, allows these changes, too.
+        hashes: Whether results have the hash of the file, and `file_write` has the parameter `expect_hash`: a file that
+            has changed since it was read, or was not read, is not overwritten. For agents that work on the same files.
+            A file of more than 64 MiB has no hash.
 
     Raises:
         DefinitionError: There is no such directory, the system cannot open files beneath one, or an option is invalid.

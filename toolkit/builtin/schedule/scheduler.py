@@ -47,9 +47,9 @@ class FiringOutcome:
 
     Attributes:
         status: `done`: the run has ended, though some of its calls may have failed or been denied, see `result`.
-            `paused`: calls of a Runner wait for approval; `Scheduler.resume` continues from `result.state`.
-            `failed`: see `error`. `refused`: `allow` did not allow it, so it did not run. `crashed`: the process that
-            claimed it never recorded its end, and it is not tried again.
+            `paused`: calls of a Runner wait for approval; `Scheduler.resume` continues from `result.state`. `failed`:
+            see `error`. `refused`: `allow` did not allow the firing, so it did not run. `crashed`: the process that
+            claimed the firing never recorded its end, and it is not tried again.
         result: Return value of `run`.
     """
 
@@ -71,12 +71,13 @@ class Scheduler:
 
     Args:
         store: The store of the actions.
-        run: Executes a firing: a function of it, sync or async; or a Runner, which gets `firing.prompt` as prompt and
-            the firing as `deps`. As no user is there to approve a call, the call is denied or the run pauses, depending
-            on the Runner; `resume` continues it. `Runner(authorize=planned_only)` limits it to the planned tools.
-        on_run: Receives each FiringOutcome; sync or async. Its exceptions are logged.
-        allow: Decides whether a firing may run; called each time, sync or async. Any firing may run by default. Any
-            result but True refuses the firing; an exception fails it.
+        run: Executes a firing: a function of the firing, sync or async; or a Runner, which gets `firing.prompt` as
+            prompt and the firing as `deps`. No user is there to approve a call, so it is refused or the run pauses,
+            depending on the Runner; `resume` continues a paused run. `Runner(authorize=planned_only)` limits it to the
+            planned tools.
+        on_run: A function of each FiringOutcome, sync or async. Its exceptions are logged.
+        allow: A function of each firing that returns whether it may run, sync or async. By default any firing may run.
+            Any result but True refuses the firing; an exception makes it fail.
         crashed: "skip" a firing that was claimed and never finished, so that it runs at most once; or try it "again",
             three times at most, so that it runs at least once: use `firing.key` as idempotency key.
         lease: Seconds after which an unfinished claim counts as crashed; must be longer than any run.

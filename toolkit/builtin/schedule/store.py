@@ -31,11 +31,11 @@ class Action:
         description: Description for the model and for people.
         schedule: Rule as `toolkit.builtin.next_run` reads it.
         zone: IANA name of the time zone of the rule; whole hours ahead of UTC are converted to one.
-        next_run: Next time, in seconds since 1970, UTC; by default the first one of the rule after `created_at`.
+        next_run: Next time, in seconds since 1970, UTC; by default the rule's first time after `created_at`.
         tools: The planned calls as JSON: a list of objects with `tool` and `params`.
         synthesis_prompt: Instructions for the results of the calls.
         created_at: Time of creation, in seconds since 1970, UTC.
-        owner: The owner; the tools of others do not see the action.
+        owner: The owner; the tools of other owners do not see the action.
 
     Raises:
         TypeError: `tools` is not text.

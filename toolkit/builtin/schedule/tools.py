@@ -67,14 +67,14 @@ def schedule_tools(
 ) -> list[Tool[..., Any]]:
     """Make the tools schedule_create, schedule_list, schedule_update and schedule_delete.
 
-    They make no action that is due more than once a day. An action whose rule is in cron's form can be paused, resumed
-    and deleted, but its times cannot be changed. A scheduled run can delete actions, but neither schedule nor change
-    one, so that no action keeps itself alive for ever.
+    They make no action that is due more than once a day. An action with a cron rule can be paused, resumed and deleted,
+    but its times cannot be changed. A scheduled run can delete actions, but cannot schedule or change one. So no action
+    can keep itself alive forever.
 
     Args:
         store: The store of the actions.
         zone: IANA name of the user's time zone, or the whole hours that it is ahead of UTC; stored with each action.
-        owner: Owner of the actions; those of others are neither visible nor changed.
+        owner: Owner of the actions. Actions of other owners are not visible and cannot be changed.
         allowed_tools: Names of the tools whose calls may be planned; any by default. The names are not checked.
         most: Maximum number of actions of the owner, paused ones included.
         clock: Returns the time, in seconds since 1970, UTC.

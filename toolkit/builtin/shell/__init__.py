@@ -68,23 +68,25 @@ def shell_tool(
 ) -> Tool[..., Any]:
     """Make `shell_exec`, which runs a command with sh in a directory.
 
-    Without a sandbox a command can do whatever this process can: it starts in the directory, but can leave it, and it
-    can read this process's environment. When it ends, times out or is cancelled, all processes that it started are
-    ended: on Linux also those in other sessions, elsewhere those in its process group. The environment has a few
-    variables (`PATH`, `HOME`, `LANG` and the like), and no keys.
+    Without a sandbox, a command can do whatever this process can: it starts in the directory, but can leave it, and it
+    can read this process's environment. When a command ends, times out or is cancelled, all processes that it started
+    are killed: on Linux also those in other sessions, elsewhere those in its process group. The command's own
+    environment has a few variables such as `PATH`, `HOME` and `LANG`, and no keys.
 
     Args:
         root: An existing directory; it is held open.
-        timeout: Seconds for a command by default, 300 at most; 0 or less is 30. Ending its processes takes a moment
-            more, and up to 10 seconds more if they resist.
+        timeout: Seconds for a command by default, 300 at most; 0 or less is 30. Killing its processes takes a moment
+            more, or up to 10 seconds if they resist.
         max_output: Bytes of output that the model gets, half from the beginning and half from the end.
-        deny: Texts that a command may not contain, in upper or lower case. It stops accidents; it is not a sandbox.
-        confirm: Called with each command that is not denied, on the thread that runs it; only True lets it run.
+        deny: Texts that a command may not contain, in upper or lower case. This prevents accidents, but is not a
+            sandbox.
+        confirm: A function of each command that is not denied, called on the thread that runs it; only True lets it
+            run.
         approve: Whether a call needs approval, as for `@tool`.
-        error_on_exit: Whether a command that exits with another code than 0 makes the call fail.
+        error_on_exit: Whether the call fails if the command exits with another code than 0.
         env: Variables that are added to the environment.
         limits: Resource limits of a command.
-        sandbox: Whether each command runs in namespaces of its own, by bubblewrap: True, or a `Sandbox`.
+        sandbox: Whether each command runs in its own namespaces, by bubblewrap: True, or a `Sandbox`.
 
     Raises:
         DefinitionError: There is no such directory, a required sandbox does not work, or an option is invalid.
@@ -106,9 +108,9 @@ def bash_tool(
 
     Args:
         root: The directory.
-        timeout: Seconds for a command; ending its processes takes up to 10 more.
+        timeout: Seconds for a command; killing its processes takes up to 10 more.
         max_output: Bytes of stdout, and of stderr, that the model gets.
-        deny: Texts that a command may not contain; the case of letters matters. It stops accidents; it is not a
+        deny: Texts that a command may not contain; the case of letters matters. This prevents accidents, but is not a
             sandbox.
         **options: As for `shell_tool`.
 

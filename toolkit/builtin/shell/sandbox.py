@@ -162,7 +162,7 @@ class CommandLimits:
         memory: Bytes that a process may allocate.
         file_size: Bytes of a file that it writes.
         open_files: Files that a process has open.
-        processes: Processes of the user, those of this library included; root may have any number.
+        processes: Processes of the user, including those of this library; root may have any number.
 
     Raises:
         DefinitionError: A limit is not a whole number above 0.
