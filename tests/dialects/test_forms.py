@@ -626,3 +626,55 @@ def test_calls_of_a_tool_with_alternatives_at_its_root() -> None:
 
     assert {"page": "p", "kind": "link", "url": "u"} == json.loads(first["content"])
     assert second["content"].startswith("Invalid arguments")
+
+
+LOOKUP: dict[str, Any] = {
+    "type": "object",
+    "properties": {"limit": {"type": "integer"}},
+    "anyOf": [
+        {
+            "description": "By name.",
+            "allOf": [{"$ref": "#/$defs/Page"}, {"required": ["name"]}],
+            "properties": {"name": TEXT},
+        },
+        {"type": ["object", "null"], "$ref": "#/$defs/Page", "properties": {"id": TEXT}, "required": ["id"]},
+        {"properties": {"tag": TEXT}, "required": ["tag"], "additionalProperties": {}},
+        {"properties": {"path": TEXT}, "patternProperties": {"^x-": TEXT}, "additionalProperties": False},
+    ],
+    "$defs": {"Page": {"type": "object", "properties": {"page": {"type": "integer"}}, "required": ["page"]}},
+}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "a", "page": 1},
+        {"id": "7", "page": 2, "limit": 3},
+        {"tag": "t", "color": "red"},
+        {"path": "/", "x-a": "1"},
+    ],
+    ids=lambda arguments: min(arguments),
+)
+def test_each_alternative_at_the_root_can_be_sent(arguments: dict[str, Any], strict: bool) -> None:
+    """Also one of several parts, of several types, or with keys that are not listed."""
+    rules = STRICT if strict else ANTHROPIC
+    form = make_form(LOOKUP, rules)
+    sent = encode(form, arguments, rules)
+
+    assert form.strict is strict
+    assert Draft202012Validator(form.schema).is_valid(sent)
+    assert form.decode(sent) == arguments
+    assert "By name." in form.schema["description"]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_conditions_at_the_root_stay_apart(strict: bool) -> None:
+    """Of several in `allOf` one is the root's, and the description has the others."""
+    first, second = ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"if": {"required": ["c"]}, "else": {}})
+    own = {"type": "object", "properties": {"a": TEXT, "b": TEXT, "c": TEXT}, "allOf": [first, second]}
+    shown = make_form(own, STRICT if strict else ANTHROPIC).schema
+
+    assert 'allOf: [{"if": {"required": ["c"]}, "else": {}}]' in shown["description"]
+    assert "else" not in shown
+    assert ("then" in shown) is not strict

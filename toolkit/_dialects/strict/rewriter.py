@@ -124,9 +124,10 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     state = RewriteState(rules, schema)
     root = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
     if not COMPOSITIONS.isdisjoint(root) and root.get("type") == "object":
-        root = hoist_alternatives(root, schema)
-    with enter_reference(state, root) as node:
-        part = rewrite(state, node, "")
+        part = rewrite_object(state, hoist_alternatives(root, schema), "")
+    else:
+        with enter_reference(state, root) as node:
+            part = rewrite(state, node, "")
     if part.schema.get("type") == "string":
         raise NoFormError(next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
@@ -348,9 +349,10 @@ def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:
 
 def _conditional_names(schema: Schema) -> set[str]:
     """List the properties that a schema has only under a condition, such as those in `then`."""
-    parts = [schema.get("then"), schema.get("else"), *as_mapping(schema.get("dependentSchemas")).values()]
-    parts += [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    return {name for part in parts for name in as_mapping(as_mapping(part).get("properties"))}
+    found = [schema.get("then"), schema.get("else"), *as_mapping(schema.get("dependentSchemas")).values()]
+    found += [part for keyword in ("anyOf", "oneOf", "allOf") for part in schema.get(keyword, ())]
+    parts = [part for part in found if isinstance(part, Mapping)]
+    return {name for part in parts for name in (*as_mapping(part.get("properties")), *_conditional_names(part))}
 
 
 def _is_open(schema: Schema) -> bool:

@@ -12,43 +12,54 @@ from typing import Any, TypeAlias
 
 from toolkit._dialects.strict.plain import Note, SchemaForm, make_plain_form
 from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, drop_noise
-from toolkit._schema.json_schema import as_mapping, resolve_reference
+from toolkit._schema.json_schema import as_mapping, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
 
 # Keywords that are refused at the root of a tool's parameters, but not inside of them.
 COMPOSITIONS = frozenset({"anyOf", "oneOf", "allOf", "not"})
 # Keywords of an alternative that the root says, or that say nothing.
-_SAID = ANNOTATIONS | {"type", "properties"}
-# Levels of alternatives of alternatives whose properties are hoisted.
-MAX_LEVELS = 3
+_SAID = ANNOTATIONS - {"description"} | {"type", "properties"}
+# Keywords that are one condition.
+_CONDITION = frozenset({"if", "then", "else"})
+# Keywords of entries of `allOf` that are merged into those of the root, or that say nothing.
+_MERGED = ANNOTATIONS | {"type", "properties", "patternProperties", "required", "additionalProperties"}
 
 
 def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
     """Make the plain form of a schema without compositions at its root."""
-    whole = {key: value for key, value in schema.items() if key != "allOf"}
-    for entry in schema.get("allOf", ()):
-        whole = merge_schemas(whole, resolve_reference(as_mapping(entry), schema))
-    return _describe_compositions(make_plain_form(hoist_alternatives(whole, schema), rules))
+    return _describe_compositions(make_plain_form(hoist_alternatives(schema, schema), rules))
 
 
-def hoist_alternatives(schema: Schema, root: Schema, levels: int = MAX_LEVELS) -> dict[str, Any]:
+def hoist_alternatives(schema: Schema, root: Schema) -> dict[str, Any]:
     """Return a schema that has the properties of its alternatives; these keep what distinguishes them.
 
     Args:
         schema: The schema of an object.
         root: The schema into which references point.
-        levels: How many levels of alternatives are read.
     """
-    hoisted = dict(schema)
-    for keyword in ("anyOf", "oneOf") if levels else ():
-        targets = [resolve_reference(as_mapping(each), root) for each in schema.get(keyword, ())]
-        objects = [
-            hoist_alternatives(each, root, levels - 1) for each in targets if each.get("type", "object") == "object"
-        ]
+    hoisted = _merge_entries(schema, root)
+    for keyword in ("anyOf", "oneOf"):
+        alternatives = [hoist_alternatives(as_mapping(each), root) for each in hoisted.get(keyword, ())]
+        objects = [each for each in alternatives if "object" in each.get("type", "object")]  # it may be a list of types
         if any("properties" in each for each in objects):
             _hoist(hoisted, keyword, objects)
     return hoisted
+
+
+def _merge_entries(schema: Schema, root: Schema) -> dict[str, Any]:
+    """Merge the target of a reference and the entries of `allOf` into a schema; what differs stays in `allOf`."""
+    whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+    entries = [look_up(root, schema["$ref"])] if "$ref" in schema else []
+    left: list[Any] = []
+    for entry in (*entries, *schema.get("allOf", ())):
+        own = hoist_alternatives(as_mapping(entry), root)
+        left += own.pop("allOf", ())
+        different = {key for key in own.keys() & whole.keys() - _MERGED if own[key] != whole[key]}
+        different |= _CONDITION if different & _CONDITION else set()
+        left.append({key: value for key, value in own.items() if key in different})
+        whole = merge_schemas(whole, own)
+    return {**whole, "allOf": [each for each in left if each]} if any(left) else whole
 
 
 def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) -> None:
@@ -63,9 +74,10 @@ def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) 
     whole["properties"] = {**shared, **as_mapping(whole.get("properties"))}
     if required := list(dict.fromkeys([*whole.get("required", ()), *always])):
         whole["required"] = required
-    open_to = [each.get("additionalProperties") for each in alternatives]
-    if any(open_to) or all(each is False for each in open_to):
-        whole.setdefault("additionalProperties", any(open_to))
+    others = [each.get("patternProperties") or each.get("additionalProperties") for each in alternatives]
+    is_open = any(each not in (None, False) for each in others)
+    if is_open or None not in others:
+        whole.setdefault("additionalProperties", is_open)
     different = {name for name, kinds in found.items() if len(kinds) > 1}
     whole[keyword] = [_reduce(each, different) for each in alternatives]
     if not any(whole[keyword]):
@@ -93,7 +105,7 @@ def _describe_compositions(form: SchemaForm) -> SchemaForm:
 
 def merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
     """Merge two schemas that both apply; if a keyword differs the first one wins, and the result may accept more."""
-    both = {**second, **first}
+    both = {**{key: second[key] for key in second if "if" not in first or key not in _CONDITION}, **first}
     for keyword in ("properties", "patternProperties"):
         if keyword in first and keyword in second:
             one, other = first[keyword], second[keyword]
