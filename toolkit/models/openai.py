@@ -100,7 +100,7 @@ class _CompletionBuilder(ResponseBuilder):
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
         usage = get_member(choice, "usage") if usage is None else usage  # Moonshot's place for it in a stream
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
-        if reason in FAILED_REASONS:
+        if reason.lower() in FAILED_REASONS:
             raise ModelError(f"The server broke off its answer: {excerpt(get_member(choice, 'error') or reason)}")
         reason = CUT_REASONS.get(reason.lower(), reason)
         if self.finish_reason not in ("length", "content_filter"):  # a router may send another one after it
