@@ -181,6 +181,7 @@ FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
             [piece(": 2}", index=1)],
             [piece("", "ping", id="c", index=1)],
             [piece("{}", index=2)],
+            [piece("", index=3)],
         ],
         [*ONE_TWO, "ping: pong"],
     ),
@@ -505,7 +506,7 @@ def test_cut_whole_answer(line: Line, reason: str, streamed: bool) -> None:
 
 
 @STREAMED
-@pytest.mark.parametrize("reason", ["error", "network_error", "insufficient_system_resource", "abort"])
+@pytest.mark.parametrize("reason", ["error", "NETWORK_ERROR", "insufficient_system_resource", "abort"])
 def test_answer_that_ends_in_an_error(line: Line, reason: str, streamed: bool) -> None:
     """A26: a finish reason that says that the server failed is an error, and no call of the answer runs."""
     with pytest.raises(ModelError, match=rf"The server broke off its answer: {reason}"):

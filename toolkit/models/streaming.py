@@ -2,8 +2,8 @@
 
 A fragment belongs to the call with its id or, if there is none, to the latest one at its index, unless it has a name
 and starts a new call: with another id, or after complete JSON. Without id and index it belongs to the last call, as it
-does without id and name at a new index while that call is not whole. The tests list the servers that are known for each
-deviation.
+does without id and name at a new index while that call is not whole, or if it is empty. The tests list the servers that
+are known for each deviation.
 
 Repetitions are dropped: a fragment that equals its call so far, a call that equals another one with its id, and an
 object that equals the one before it in one text of arguments.
@@ -203,7 +203,8 @@ class Accumulator:
         if piece.place is None:
             found = last
         else:
-            found = self._latest.get(piece.place, None if piece.name or last is None or last.is_whole else last)
+            is_part = not piece.name and last is not None and not (last.is_whole and piece.arguments)
+            found = self._latest.get(piece.place, last if is_part else None)
         return found if found is None or not _starts_call(found, piece) else None
 
 
