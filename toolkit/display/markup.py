@@ -237,9 +237,10 @@ def format_count(number: int, word: str, plural: str = "") -> str:
 
 def render_data(value: Any) -> str:
     """Render rows as a table, and the fields of other data as JSON; "" for a text and other single values."""
+    if table := render_table(value):
+        return table
     plain = make_plain(value)
-    fields = render_code(format_value(plain), MAX_ANSWER) if isinstance(plain, (dict, list)) else ""
-    return render_table(value) or fields
+    return render_code(format_value(plain), MAX_ANSWER) if isinstance(plain, (dict, list)) else ""
 
 
 def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
