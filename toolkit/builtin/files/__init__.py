@@ -30,7 +30,7 @@ from toolkit.builtin.files.writing import TEMPORARY_NAME
 HINTS = make_hints(
     (
         "allow_delete allow_write enable_delete enable_write read_only readonly",
-        "Toolbox(file_tools(root)).filtered(lambda tool: tool.settings.effect == 'read') has the tools that only read.",
+        "Toolbox([...]).filtered(lambda tool: tool.settings.effect == 'read') has the tools that only read.",
     ),
 )
 
