@@ -585,14 +585,15 @@ def clean_json(value: Any) -> Any:
 
 
 def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Make a message from the output of `message_to_dict`.
+    """Make a message from the output of `message_to_dict`; null counts as missing.
 
     Raises:
         KeyError: The kind of message is unknown.
         TypeError: A field is not of its type.
         ValueError: An attachment is not in the form of `message_to_dict`.
     """
-    values = {key: _READERS[key](value) if key in _READERS else value for key, value in data.items() if key != "kind"}
+    given = {key: value for key, value in data.items() if key != "kind" and value is not None}
+    values = {key: _READERS[key](value) if key in _READERS else value for key, value in given.items()}
     return _require_types(_KINDS[data["kind"]](**values))
 
 

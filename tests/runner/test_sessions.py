@@ -30,7 +30,7 @@ from toolkit import (
 from toolkit.approvers import defer
 from toolkit.errors import ConversationError, StoreError
 from toolkit.events import RunFinished, ToolCallFinished
-from toolkit.models import ModelRequest
+from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 
@@ -222,7 +222,6 @@ def test_json(session: Session) -> None:
 WRONG_FIELDS: list[tuple[int, str, Any]] = [
     (0, "text", None),
     (1, "text", 5),
-    (1, "reasoning", None),
     (1, "usage", {"requests": "1"}),
     (1, "items", ["x"]),
     (1, "is_answer", 1),
@@ -248,6 +247,17 @@ def test_fields_of_other_types(number: int, field: str, value: Any, tmp_path: Pa
         Session.from_json(json.dumps(saved))
     with pytest.raises(StoreError, match="A message of the session 'main' is damaged"):
         _ = chat.messages
+
+
+def test_missing_fields_of_a_model(tmp_path: Path) -> None:
+    """A model of one's own may leave None where it has no reasoning; the next run reads that as missing."""
+    chat = SQLiteSession(tmp_path / "chats.db")
+    missing: Any = None
+    answer = ModelResponse(text="Hello.", reasoning=missing, finish_reason=missing)
+    Runner([], model=ScriptedModel([answer])).run("Hi", session=chat)
+    Runner([], model=ScriptedModel(["Hello again."])).run("Hi", session=chat)
+
+    assert chat.messages[1] == ModelResponse(text="Hello.")
 
 
 @pytest.mark.parametrize(
