@@ -452,6 +452,11 @@ def test_wrong_options(option: str) -> None:
         make_server([], **options)
 
 
+def test_no_instructions() -> None:
+    """None is taken, as by the `mcp` package."""
+    assert make_server([], instructions=None).instructions is None
+
+
 def test_tool_that_no_client_can_have() -> None:
     """A tool that a model's provider executes cannot be served, and is refused at once."""
     with pytest.raises(DefinitionError, match="the dialect 'mcp' is not for"):

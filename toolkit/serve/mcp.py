@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
+from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -88,7 +89,7 @@ def make_server(
     toolbox: Toolbox | Iterable[Addable],
     *,
     name: str = "toolkit",
-    instructions: str = "",
+    instructions: str | None = None,
     deps: Any = None,
     approve: Approver | None = None,
     prompts: Iterable[object] = (),
@@ -112,8 +113,8 @@ def make_server(
     """
     import toolkit
 
-    for option, value in ("name", name), ("instructions", instructions):
-        check_type(option, value, str)
+    check_type("name", name, str)
+    check_type("instructions", instructions, str, NoneType)
     for option, items in ("prompts", prompts), ("resources", resources):
         check_type(option, items, Iterable)
     if approve is not None:
