@@ -387,6 +387,14 @@ def test_values_by_name(accepts: Any, function: Any, raw: str, wanted: Any) -> N
     assert [] == [found for found in Toolbox([made]).check() if found.code == "mismatch"]
 
 
+def test_argument_with_the_name_of_the_rest() -> None:
+    """A function that takes any keywords gets one of its parameter's own name, too."""
+    made = Tool.from_schema("keep", {"type": "object", "properties": {"data": {}, "other": {}}}, lambda **data: data)
+
+    assert made.invoke({"data": 1, "other": 2}).value == {"data": 1, "other": 2}
+    assert made.invoke({"data": {"x": 1}}).value == {"data": {"x": 1}}
+
+
 def test_validator_of_a_model() -> None:
     """The model reads the message of a pydantic validator."""
     made = Tool.from_models("x", Mail, function=lambda mail: mail.to)

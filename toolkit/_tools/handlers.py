@@ -342,7 +342,7 @@ class BoundHandler(DeclaredHandler):
         missing = next((name for name in self.missing if name not in values), None)
         if missing is not None:
             raise TypeError(f"{self.function.origin} needs {missing!r}, which the call leaves out; see Toolbox.check()")
-        names = {p.name for p in self.parameters}
+        names = {p.name for p in self.parameters} - {self._rest}
         other = {name: value for name, value in values.items() if name not in names}
         if not other:
             return values
