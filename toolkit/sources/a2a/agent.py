@@ -147,7 +147,7 @@ def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
     """Make a client.
 
     Raises:
-        ValueError: The card names no supported version of the protocol that is known.
+        ValueError: The card names no supported version of the protocol.
     """
     # Without streaming, the agent is asked to answer at once, and its task is polled.
     polling = not card.capabilities.streaming
