@@ -275,6 +275,16 @@ def test_no_document() -> None:
         SQLiteKnowledge().add(given, [])
 
 
+def test_document_without_a_title(tmp_path: Path) -> None:
+    """Null is read as missing: documents of older versions may have it."""
+    with SQLiteKnowledge(tmp_path / "k.db") as store:
+        add(store, "one")
+        with closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as connection:
+            connection.execute("UPDATE documents SET title = NULL")
+
+        assert [""] == [document.title for document in store.documents()]
+
+
 def test_damaged_document(tmp_path: Path) -> None:
     """A document that cannot be read raises an error with advice."""
     with SQLiteKnowledge(tmp_path / "k.db") as store:

@@ -226,10 +226,7 @@ class SQLiteKnowledge(SQLiteStore):
         """Return the documents of a collection, in the order of storage."""
         with self._database.snapshot() as connection:
             rows = connection.execute(_DOCUMENTS, (self._owner, collection, self._clock()))
-            try:
-                return [Document(**dict(zip(_FIELDS, row))) for row in rows]
-            except DefinitionError as error:
-                raise StoreError(DAMAGED) from error
+            return [_read_document(row) for row in rows]
 
     def delete(self, *ids: str) -> int:
         """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""
@@ -264,6 +261,14 @@ def _pack(embedding: Sequence[float]) -> bytes:
         return pack_embedding(embedding)
     except ValueError as error:
         raise StoreError(f"This cannot be stored or searched for: {error}.") from error
+
+
+def _read_document(row: Sequence[Any]) -> Document:
+    values = {name: value for name, value in zip(_FIELDS, row) if value is not None}
+    try:
+        return Document(**values)
+    except (DefinitionError, TypeError) as error:
+        raise StoreError(f"The document {row[0]!r} is damaged: delete it, or restore it from a backup.") from error
 
 
 def _delete_documents(connection: sqlite3.Connection, where: str, *values: object) -> int:
