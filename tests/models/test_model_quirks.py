@@ -181,7 +181,7 @@ FRAGMENTS: dict[str, tuple[list[list[Any]], list[str]]] = {
             [piece(": 2}", index=1)],
             [piece("", "ping", id="c", index=1)],
             [piece("{}", index=2)],
-            [piece("", index=3)],
+            [piece("\n", index=3)],
         ],
         [*ONE_TWO, "ping: pong"],
     ),

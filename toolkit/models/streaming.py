@@ -203,7 +203,7 @@ class Accumulator:
         if piece.place is None:
             found = last
         else:
-            is_part = not piece.name and last is not None and not (last.is_whole and piece.arguments)
+            is_part = not piece.name and last is not None and not (last.is_whole and piece.arguments.strip())
             found = self._latest.get(piece.place, last if is_part else None)
         return found if found is None or not _starts_call(found, piece) else None
 
