@@ -828,3 +828,15 @@ def test_reasoning_details(streams: bool) -> None:
 
     sent = [request.body["messages"][1]["reasoning_details"] for request in server.requests[1:]]
     assert [[SUMMARY, SIGNATURE]] * 3 == sent
+
+
+def test_reasoning_details_without_an_answer() -> None:
+    """Of an answer that was cut off in its reasoning, they are not sent to Responses, which does not take them."""
+    cut = {"message": {"content": "", "reasoning_details": [SUMMARY]}, "finish_reason": "length"}
+    with FakeServer([reply.body({"choices": [cut]}), "Hello."]) as server:
+        session = Session()
+        Runner([], base_url=server.base_url, model="any").run("Hi", session=session)
+        Runner([], base_url=server.base_url, model="any", api="responses").run("Hi?", session=session)
+
+    assert "reasoning.summary" in session.to_json()
+    assert [item["role"] for item in server.requests[-1].body["input"]] == ["user", "user"]

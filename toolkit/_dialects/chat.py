@@ -154,7 +154,7 @@ def _(message: ModelResponse) -> dict[str, Any]:
     }
     if message.reasoning_key in REASONING_KEYS:
         wire[message.reasoning_key] = replace_surrogates(message.reasoning)
-    if details := [item for item in message.items if str(item.get("type")).startswith("reasoning.")]:
+    if details := list(filter(is_detail, message.items)):
         wire["reasoning_details"] = details
     if message.calls:
         wire["tool_calls"] = [_render_call(call) for call in message.calls]
@@ -207,6 +207,11 @@ def read_details(message: Any) -> tuple[dict[str, Any], ...]:
     details = get_member(message, "reasoning_details")
     items = map(to_plain_item, details) if isinstance(details, (list, tuple)) else ()
     return tuple(item for item in items if item is not None)
+
+
+def is_detail(item: Mapping[str, Any]) -> bool:
+    """Return whether an item of an answer is one of its `reasoning_details`, which no other API takes."""
+    return str(item.get("type")).startswith("reasoning.")
 
 
 def sanitize_name(name: str) -> str:

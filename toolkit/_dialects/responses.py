@@ -28,7 +28,7 @@ from toolkit._dialects.base import (
     list_items,
     make_call,
 )
-from toolkit._dialects.chat import sanitize_arguments, sanitize_name
+from toolkit._dialects.chat import is_detail, sanitize_arguments, sanitize_name
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT
 from toolkit._dialects.tool_choice import offer_allowed, render_choice
 from toolkit._messages import (
@@ -261,7 +261,7 @@ def _sanitize_item(item: Item) -> Item:
     if item["type"] == "message" and not _is_message(item):
         text = _item_text(item)
         return {"role": "assistant", "content": text} if text else {}
-    return item
+    return {} if is_detail(item) else item
 
 
 def _is_message(item: Item) -> bool:
