@@ -319,3 +319,13 @@ def test_any_conversation(messages: tuple[Message, ...], max_tokens: int, keep_r
         assert estimate_tokens(sent) <= max_tokens
     if not any(isinstance(message, ModelResponse) and message.usage.input_tokens for message in messages):
         assert sent == messages or estimate_tokens(messages) > max_tokens or estimate_tokens(sent) < max_tokens
+
+
+def test_reasoning_details_are_sent_beside_the_text() -> None:
+    """The details of OpenRouter count in addition, while the items of Responses have the text."""
+    detail = {"type": "reasoning.encrypted", "data": "x" * 4000}
+    item = {"type": "message", "content": [{"type": "output_text", "text": "y" * 4000}]}
+    text = estimate_tokens([ModelResponse(text="y" * 4000)])
+
+    assert estimate_tokens([ModelResponse(text="y" * 4000, items=(detail,))]) == pytest.approx(2 * text, rel=0.05)
+    assert estimate_tokens([ModelResponse(text="y" * 4000, items=(item,))]) == pytest.approx(text, rel=0.05)

@@ -15,6 +15,7 @@ from itertools import accumulate, pairwise, takewhile
 from math import ceil
 from typing import Any, TypeAlias, cast
 
+from toolkit._dialects.chat import is_detail
 from toolkit._messages import (
     CHARACTERS_PER_TOKEN,
     FILES_TEXT,
@@ -182,8 +183,9 @@ def estimate_tokens(messages: Iterable[Message]) -> int:
 def _estimate(message: Message) -> int:
     if isinstance(message, ModelResponse):
         calls = sum(len(call.name) + len(call.wire_arguments or call.arguments) for call in message.calls)
-        items = sum(len(str(item)) for item in message.items)  # those of Responses have the text and the calls
-        characters = max(items, len(message.text) + len(message.reasoning) + calls)
+        details = sum(len(str(item)) for item in message.items if is_detail(item))
+        items = sum(len(str(item)) for item in message.items) - details  # they have the text and the calls
+        characters = details + (items or len(message.text) + len(message.reasoning) + calls)
         return ceil(characters / CHARACTERS_PER_TOKEN)
     tokens = ceil(len(message.text) / CHARACTERS_PER_TOKEN)
     if not isinstance(message, UserMessage):  # the message after results has their images and files
