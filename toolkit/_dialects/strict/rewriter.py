@@ -350,8 +350,8 @@ def rewrite_object(state: RewriteState, schema: Schema, path: str) -> Part:
 def _conditional_names(schema: Schema) -> set[str]:
     """List the properties that a schema has only under a condition, such as those in `then`."""
     found = [schema.get("then"), schema.get("else"), *as_mapping(schema.get("dependentSchemas")).values()]
-    found += [part for keyword in ("anyOf", "oneOf", "allOf") for part in schema.get(keyword, ())]
-    parts = [part for part in found if isinstance(part, Mapping)]
+    found += [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
+    parts = filter(None, map(as_mapping, found))
     return {name for part in parts for name in (*as_mapping(part.get("properties")), *_conditional_names(part))}
 
 
