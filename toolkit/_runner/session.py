@@ -148,7 +148,7 @@ class SQLiteSession(Session, SQLiteStore):
             example = f"write SQLiteSession('chats.db', {path!r}), or Path({path!r}) for a file of this name."
             raise DefinitionError(f"SQLiteSession({path!r}): the first argument is a file: {example}")
         SQLiteStore.__init__(self, path, _LAYOUT, timeout=timeout)
-        self.name = check_type("name", name, str)
+        self.name: str = check_type("name", name, str)
 
     @property
     @override
