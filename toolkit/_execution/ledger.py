@@ -343,13 +343,11 @@ def parse_record(entry: LedgerEntry, *keys: str) -> Mapping[str, Any]:
     Raises:
         StoreError: The entry is damaged.
     """
-    try:
-        record: Mapping[str, Any] = json.loads(entry.result)
-        return {**record, **{key: record[key] for key in keys}}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise StoreError(
-            f"The record of the call {entry.call_id!r} is damaged: restore the ledger from a backup."
-        ) from error
+    with suppress(ValueError, TypeError, RecursionError):
+        record = json.loads(entry.result)
+        if isinstance(record, dict) and record.keys() >= {*keys}:
+            return record
+    raise StoreError(f"The record of the call {entry.call_id!r} is damaged: restore the ledger from a backup.")
 
 
 def _load_result(text: str) -> ToolResult:
