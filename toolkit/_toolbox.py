@@ -230,7 +230,9 @@ class Toolbox:
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep`, a sync function, returns True."""
         if not callable(keep) or is_async(keep):  # the coroutine of an async one would be true for each tool
-            raise TypeError(f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name in names)")
+            raise TypeError(
+                f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name == 'add')."
+            )
         tools, composed = self.bindings._tools, self.bindings._compose()
         kept = {name: tool for name, tool in tools.items() if name in composed and keep(composed[name])}
         return self._with(kept.values(), self.bindings._rename({name: name for name in kept}))

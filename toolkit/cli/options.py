@@ -110,7 +110,7 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
-            if " call " in ctx.info_name and getattr(error.param, "multiple", False):
+            if getattr(error.param, "multiple", False):
                 error.message += ". Repeat the option for each item of the list."
             raise
         except Exception as error:
