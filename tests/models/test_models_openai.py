@@ -751,6 +751,19 @@ def test_extra_content(streams: bool) -> None:
     assert [SIGNED, SIGNED] == [call["extra_content"] for call in sent]
 
 
+def send_back(first: Reply, streams: bool) -> list[dict[str, Any]]:
+    """Return a response with a call as it is sent back: in its run, from a saved chat and from a history in JSON."""
+    with FakeServer([first, *map(reply.text, ("Done.", "Yes.", "Sure."))]) as server:
+        runner, session = Runner([add], base_url=server.base_url, model="thinker"), Session()
+        if streams:
+            list(runner.stream("Add 1.", session=session))
+        else:
+            runner.run("Add 1.", session=session)
+        runner.run("Sure?", session=Session.from_json(session.to_json()))
+        runner.run("Really?", messages=server.requests[-1].body["messages"])
+    return [request.body["messages"][1] for request in server.requests[1:]]
+
+
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("text", ["Hm.", ""])
@@ -761,17 +774,8 @@ def test_reasoning_goes_back_as_it_came(text: str, key: str, streams: bool) -> N
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     whole = reply.body({"choices": [{"message": {key: text, "tool_calls": [call]}}]})
-    script = [reply.chunks([*chunks, end]) if streams else whole, *map(reply.text, ("Done.", "Yes.", "Sure."))]
-    with FakeServer(script) as server:
-        runner, session = Runner([add], base_url=server.base_url, model="thinker"), Session()
-        if streams:
-            list(runner.stream("Add 1.", session=session))
-        else:
-            runner.run("Add 1.", session=session)
-        runner.run("Sure?", session=Session.from_json(session.to_json()))
-        runner.run("Really?", messages=server.requests[-1].body["messages"])
 
-    sent = [request.body["messages"][1] for request in server.requests[1:]]
+    sent = send_back(reply.chunks([*chunks, end]) if streams else whole, streams)
     assert [{key: text}] * 3 == [{k: message[k] for k in message if k.startswith("reasoning")} for message in sent]
 
 
@@ -802,12 +806,7 @@ SIGNATURE = {"type": "reasoning.encrypted", "data": "c2ln", "id": "a", "index": 
 @pytest.mark.parametrize("streams", [False, True])
 def test_reasoning_details(streams: bool) -> None:
     """The reasoning details of OpenRouter are sent back as they came, also from a saved chat or a history in JSON."""
-
-    def get_time() -> str:
-        """Get the time."""
-        return "noon"
-
-    call = {"index": 0, "id": "a", "function": {"name": "get_time", "arguments": "{}"}}
+    call = {"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"a": 1}'}}
     whole = {"reasoning_details": [SUMMARY, SIGNATURE], "tool_calls": [call]}
     deltas = [
         {"reasoning_details": [{**SUMMARY, "summary": "I look "}]},
@@ -817,17 +816,8 @@ def test_reasoning_details(streams: bool) -> None:
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
     first = reply.chunks([*chunks, end]) if streams else reply.body({"choices": [{"message": whole}]})
-    with FakeServer([first, *map(reply.text, ("It is noon.", "Yes.", "Sure."))]) as server:
-        runner, session = Runner([get_time], base_url=server.base_url, model="gemini"), Session()
-        if streams:
-            list(runner.stream("What time is it?", session=session))
-        else:
-            runner.run("What time is it?", session=session)
-        runner.run("Sure?", session=Session.from_json(session.to_json()))
-        runner.run("Really?", messages=server.requests[-1].body["messages"])
 
-    sent = [request.body["messages"][1]["reasoning_details"] for request in server.requests[1:]]
-    assert [[SUMMARY, SIGNATURE]] * 3 == sent
+    assert [[SUMMARY, SIGNATURE]] * 3 == [message["reasoning_details"] for message in send_back(first, streams)]
 
 
 def test_reasoning_details_without_an_answer() -> None:
