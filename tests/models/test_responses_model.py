@@ -383,6 +383,19 @@ def test_structured_output(through: Any) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("through", [at_once, to_the_end])
+def test_comment_is_not_the_answer(through: Any) -> None:
+    """What a model says on the way to its answer is not part of it, and goes back as it came."""
+    said = [message("Let me see.", phase="commentary"), message('{"name": "K2"}', phase="final_answer")]
+    with FakeServer([reply.output(*said), HI]) as server, client_of(server) as client:
+        runner = Runner([add], model="m", client=client, api="responses")
+        first = through(runner, output_type=Place)
+        runner.run("y", messages=first.messages)
+
+        assert Place(name="K2") == first.output
+        assert said == server.requests[1].body["input"][1:3]
+
+
 @BOTH
 def test_structured_output_by_a_call(through: Any) -> None:
     """Where a server refuses `text.format` the answer is a call, and none that would have to be answered."""
@@ -574,6 +587,19 @@ def test_pieces() -> None:
     assert ("First.\n\nThen.", "Let me see.Hi.", '{"a": 1}') == (
         joined(ReasoningDelta), joined(TextDelta), joined(ToolArgumentsDelta)
     )  # fmt: skip
+
+
+def test_pieces_of_a_comment() -> None:
+    """A comment is shown as it comes, apart from the answer."""
+    said = [message("Let me see.", phase="commentary"), message("42", phase="final_answer")]
+    with (
+        FakeServer([reply.output(*said)]) as server,
+        client_of(server) as client,
+        Runner(model="m", client=client, api="responses").stream("x") as received,
+    ):
+        shown = "".join(event.text for event in received if isinstance(event, TextDelta))
+
+    assert ("Let me see.\n\n42", "42") == (shown, received.result.output)
 
 
 def test_calls_that_are_ready() -> None:

@@ -173,8 +173,10 @@ def parse_call(item: Any) -> ToolCall:
 
 
 def output_text(items: Iterable[Any]) -> str:
-    """Join the text of messages, refusals included."""
-    return "".join(_item_text(item) for item in items if get_member(item, "type") == "message")
+    """Join the text of messages, refusals included; comments on the way to another message are not the answer."""
+    messages = [item for item in items if get_member(item, "type") == "message"]
+    answers = [item for item in messages if get_member(item, "phase") != "commentary"]
+    return "".join(map(_item_text, answers or messages))
 
 
 def reasoning_text(items: Iterable[Any]) -> str:

@@ -85,7 +85,7 @@ class _ItemsBuilder(ResponseBuilder):
         elif kind == "response.reasoning_summary_part.added" and get_member(chunk, "summary_index"):
             yield ReasoningDelta("\n\n")
         elif kind == "response.output_item.added":
-            self._start_item(chunk)
+            yield from self._start_item(chunk)
         elif kind == "response.output_item.done":
             yield from self._finish_item(chunk)
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
@@ -114,8 +114,11 @@ class _ItemsBuilder(ResponseBuilder):
             number, name = next((self._calls[key] for key in keys if key in self._calls), (0, ""))
             yield ToolArgumentsDelta(index=number, name=name, text=replace_surrogates(delta))
 
-    def _start_item(self, event: Any) -> None:
-        if (item := _add_item(event, self.started)) and is_call(item):
+    def _start_item(self, event: Any) -> Iterator[Piece]:
+        item = _add_item(event, self.started)
+        if item and item.get("phase") and self.has_pieces:
+            yield TextDelta("\n\n")  # between a comment and the answer
+        if item and is_call(item):
             call = self._number_call(item), parse_call(item).name
             self._calls.update({_read_position(event): call, item.get("id"): call})
 
