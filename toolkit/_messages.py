@@ -153,6 +153,7 @@ class Usage:
         requests: Number of requests.
         cached_tokens: Input tokens that were in the provider's cache, as the provider reports them.
         reasoning_tokens: Output tokens of the reasoning, as the provider reports them.
+        cache_write_tokens: Input tokens that the provider has put into its cache, as it reports them.
     """
 
     input_tokens: int = 0
@@ -160,6 +161,7 @@ class Usage:
     requests: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:

@@ -488,7 +488,8 @@ def _attachment_fields(attachment: Image | File) -> dict[str, Any]:
 
 def _usage_fields(usage: Usage) -> dict[str, int]:
     counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "requests": usage.requests}
-    return {**counts, **_drop_empty(cachedTokens=usage.cached_tokens, reasoningTokens=usage.reasoning_tokens)}
+    details = {"cachedTokens": usage.cached_tokens, "reasoningTokens": usage.reasoning_tokens}
+    return {**counts, **_drop_empty(**details, cacheWriteTokens=usage.cache_write_tokens)}
 
 
 def _class_name(error: BaseException | None) -> str | None:

@@ -95,7 +95,7 @@ def test_run(way: str) -> None:
         ModelResponse(
             calls=(call("add", a=1, b=2), call("add", a=3, b=4)), usage=Usage(10, 5), finish_reason="tool_calls"
         ),
-        ModelResponse(text="Done.", usage=Usage(20, 7, 1, 4, 3), model="m-1", finish_reason="stop"),
+        ModelResponse(text="Done.", usage=Usage(20, 7, 1, 4, 3, 6), model="m-1", finish_reason="stop"),
     ]
     output = run(Runner([add], model=ScriptedModel(responses), middleware=[recorded.telemetry]), way)
 
@@ -116,6 +116,7 @@ def test_run(way: str) -> None:
         "client.inference.usage.input_tokens": [30],
         "client.inference.usage.output_tokens": [12],
         "client.inference.usage.cache_read.input_tokens": [4],
+        "client.inference.usage.cache_write.input_tokens": [6],
         "client.inference.usage.reasoning.output_tokens": [3],
     } == recorded.metrics
     assert {"scripted"} == {

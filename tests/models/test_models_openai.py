@@ -419,15 +419,15 @@ def test_response() -> None:
 
 
 def test_usage_in_detail() -> None:
-    """Cached and reasoning tokens are read where the server reports them."""
+    """Tokens of the cache and of reasoning are read where the server reports them."""
     usage = {
         "prompt_tokens": 30,
         "completion_tokens": 20,
-        "prompt_tokens_details": {"cached_tokens": 12},
+        "prompt_tokens_details": {"cached_tokens": 12, "cache_write_tokens": 9},
         "completion_tokens_details": {"reasoning_tokens": 15},
     }
 
-    assert Usage(30, 20, 1, 12, 15) == completed(OpenAIModel(Recorder({**HI, "usage": usage}), "fake")).usage
+    assert Usage(30, 20, 1, 12, 15, 9) == completed(OpenAIModel(Recorder({**HI, "usage": usage}), "fake")).usage
 
 
 @pytest.mark.parametrize(

@@ -540,7 +540,7 @@ def test_state_is_plain_json() -> None:
         "turns": 0,
         "call_count": 0,
         "calls_by_tool": {},
-        "usage": {"input_tokens": 0, "output_tokens": 0, "requests": 0, "cached_tokens": 0, "reasoning_tokens": 0},
+        "usage": vars(Usage()),
         "results": [],
         "pending": [],
         "sub_agents": {},

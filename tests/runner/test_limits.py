@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -272,8 +273,14 @@ def test_impossible_bound(bounds: dict[str, Any], message: str) -> None:
         Limits(**bounds)
 
 
-@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "1", True, None])
-@pytest.mark.parametrize("name", ["input", "output"])
+@pytest.mark.parametrize(
+    ("name", "price"),
+    [
+        *itertools.product(("input", "output", "cached", "cache_write"), (-1, float("nan"), float("inf"), "1", True)),
+        ("input", None),
+        ("output", None),
+    ],
+)
 def test_impossible_price(name: str, price: Any) -> None:
     """A wrong price is refused where it is written: no cost would ever reach its limit."""
     with pytest.raises(ValueError, match=f"{name}={price!r} must be the price"):
@@ -322,20 +329,25 @@ def test_hook_that_hangs(
 
 
 def test_cost() -> None:
-    """A result has the cost of the tokens of its run; those from the provider's cache have a price of their own."""
-    response = ModelResponse(text="Done.", usage=Usage(1_000_000, 500_000, 1, cached_tokens=400_000))
+    """A result has the cost of the tokens of its run; those of the provider's cache have prices of their own."""
+    usage = Usage(1_000_000, 500_000, 1, cached_tokens=400_000, cache_write_tokens=200_000)
+    response = ModelResponse(text="Done.", usage=usage)
     costs = [
         Runner(model=ScriptedModel([response]), limits=Limits(prices=prices)).run("Go").cost
-        for prices in (None, Prices(input=2, output=8), Prices(input=2, output=8, cached=0.5))
+        for prices in (
+            None,
+            Prices(input=2, output=8),
+            Prices(input=2, output=8, cached=0.5),
+            Prices(input=2, output=8, cached=0.5, cache_write=2.5),
+        )
     ]
 
-    assert [None, 6.0, 5.4] == costs
+    assert [None, 6.0, 5.4, 5.5] == costs
 
 
 def test_known_prices() -> None:
     """The prices of many models are known, those of cached tokens too."""
-    prices = Prices.of("gpt-4o-mini", "openai")
-
-    assert (0.15, 0.6, 0.075) == (prices.input, prices.output, prices.cached)
+    assert Prices(input=0.15, output=0.6, cached=0.075, cache_write=0.15) == Prices.of("gpt-4o-mini", "openai")
+    assert 3.75 == Prices.of("claude-sonnet-4-5", "anthropic").cache_write
     with pytest.raises(ValueError, match="No prices are known for the model 'my-own'"):
         Prices.of("my-own")

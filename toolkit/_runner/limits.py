@@ -44,6 +44,7 @@ class Prices:
         input: Price of the tokens that the model reads.
         output: Price of the tokens that the model writes.
         cached: Price of the tokens in the provider's cache. By default the price of `input`.
+        cache_write: Price of the tokens that the provider puts into its cache. By default the price of `input`.
 
     Raises:
         ValueError: A price is not a number, or below 0.
@@ -52,10 +53,11 @@ class Prices:
     input: float
     output: float
     cached: float | None = None
+    cache_write: float | None = None
 
     def __post_init__(self) -> None:
-        for name, price in (("input", self.input), ("output", self.output), ("cached", self.cached)):
-            if not (is_float(price) and 0 <= price < math.inf) and (name != "cached" or price is not None):
+        for name, price in vars(self).items():
+            if not (is_float(price) and 0 <= price < math.inf) and (name in ("input", "output") or price is not None):
                 raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
 
     @classmethod
@@ -83,7 +85,10 @@ class Prices:
         try:
             read = {"input_tokens": 1_000}
             return cls(
-                input=price(**read), output=price(output_tokens=1_000), cached=price(**read, cache_read_tokens=1_000)
+                input=price(**read),
+                output=price(output_tokens=1_000),
+                cached=price(**read, cache_read_tokens=1_000),
+                cache_write=price(**read, cache_write_tokens=1_000),
             )
         except LookupError:
             hint = "Write Prices(input=..., output=...), per million tokens."
@@ -92,8 +97,10 @@ class Prices:
     def compute_cost(self, usage: Usage) -> float:
         """Return the cost of the tokens used."""
         cached = min(usage.cached_tokens, usage.input_tokens)
-        saved = cached * (self.input - (self.input if self.cached is None else self.cached))
-        return (usage.input_tokens * self.input + usage.output_tokens * self.output - saved) / 1_000_000
+        written = min(usage.cache_write_tokens, usage.input_tokens - cached)
+        parts = ((cached, self.cached), (written, self.cache_write))
+        extra = sum(count * (price - self.input) for count, price in parts if price is not None)
+        return (usage.input_tokens * self.input + usage.output_tokens * self.output + extra) / 1_000_000
 
 
 @check_methods(LIMIT_HINTS)

@@ -44,6 +44,7 @@ TOKENS: Mapping[str, str] = {
     "input_tokens": "input_tokens",
     "output_tokens": "output_tokens",
     "cache_read.input_tokens": "cached_tokens",
+    "cache_write.input_tokens": "cache_write_tokens",
     "reasoning.output_tokens": "reasoning_tokens",
 }
 

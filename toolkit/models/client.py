@@ -277,12 +277,14 @@ def read_usage(usage: Any, read: str, written: str) -> Usage:
         read: The name of input tokens in it, such as "prompt".
         written: The name of output tokens in it.
     """
+    details = get_member(usage, f"{read}_tokens_details")
     return Usage(
         _count_tokens(usage, f"{read}_tokens"),
         _count_tokens(usage, f"{written}_tokens"),
         1,
-        _count_tokens(get_member(usage, f"{read}_tokens_details"), "cached_tokens"),
+        _count_tokens(details, "cached_tokens"),
         _count_tokens(get_member(usage, f"{written}_tokens_details"), "reasoning_tokens"),
+        _count_tokens(details, "cache_write_tokens"),
     )
 
 
