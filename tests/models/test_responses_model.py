@@ -33,6 +33,9 @@ THOUGHT = {
 }
 PROGRAM = {"type": "program", "id": "prog_1", "call_id": "p_1", "code": "await add()", "fingerprint": "f"}
 UNKNOWN = {"type": "web_search_call", "id": "ws_1", "status": "completed", "async": True, "action": {"x": [None, 1.5]}}
+SEARCH = {"type": "tool_search_call", "id": "ts_1", "call_id": None, "execution": "server"}
+COMMAND = {"type": "shell_call", "id": "sh_1", "call_id": "s_1", "action": {"commands": ["ls"]}}
+SHOWN = {"type": "shell_call_output", "id": "so_1", "call_id": "s_1", "output": []}
 COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "zzz"}
 HI = reply.text("Hi.")
 
@@ -138,7 +141,7 @@ def test_options_of_the_application() -> None:
 @EVERY_WAY
 def test_items_go_back(through: Callable[[FakeServer], RunResult[Any]]) -> None:
     """Reasoning and items that nobody here knows go back as they came, in their order, with the calls."""
-    output: list[dict[str, Any]] = [THOUGHT, PROGRAM, called(), UNKNOWN, COMPACTION]
+    output: list[dict[str, Any]] = [THOUGHT, PROGRAM, SEARCH, COMMAND, SHOWN, called(), UNKNOWN, COMPACTION]
     with FakeServer([reply.output(*output), HI]) as server:
         through(server)
 
@@ -541,11 +544,15 @@ def test_refusal(through: Any) -> None:
         (Reply.body({"status": "failed", "error": {"code": "c", "message": "boom"}, "output": []}), r"boom \(c\)"),
         (Reply.body({"status": "cancelled", "output": [called()]}), "cancelled"),
         (Reply.body({"status": "queued", "output": []}), "queued"),
+        (reply.output(called(), {"type": "mcp_approval_request", "id": "a", "name": "n"}), "'mcp_approval_request'"),
+        (reply.output({"type": "shell_call", "call_id": "s"}, {**SHOWN, "call_id": "t"}), "'shell_call'"),
+        (reply.output({"type": "tool_search_call", "call_id": "s", "execution": "client"}), "'tool_search_call'"),
         (reply.error(500, "boom"), "boom"),
         (reply.error(404, "no such address"), "address"),
     ],
     ids=[
-        "null", "list", "text", "completion", "no output", "html", "failed", "cancelled", "queued", "error", "not found"
+        "null", "list", "text", "completion", "no output", "html", "failed", "cancelled", "queued", "approval", "shell",
+        "search", "error", "not found"
     ],
 )  # fmt: skip
 def test_no_answer(answer: Reply, expected: str) -> None:

@@ -49,6 +49,8 @@ REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 FAILED = ("failed", "cancelled", "queued", "in_progress")
 # Statuses of an item that was cut off.
 UNFINISHED = ("incomplete", "in_progress")
+# Types of items that the application has to answer, unless their output is in the same response.
+WAITING = ("apply_patch_call", "computer_call", "local_shell_call", "mcp_approval_request", "shell_call")
 
 
 class _ItemsBuilder(ResponseBuilder):
@@ -181,6 +183,7 @@ class _ItemsBuilder(ResponseBuilder):
         if reason or status == "incomplete" or any(item.get("status") in UNFINISHED for item in self.items):
             self.finish_reason = REASONS.get(reason, "length") if isinstance(reason, str) else "length"
         else:
+            _check_waiting(self.items)
             self.finish_reason = "tool_calls" if any(map(is_call, self.items)) else "stop"
 
 
@@ -217,6 +220,22 @@ def _add_item(event: Any, items: dict[str, Item]) -> Item | None:
         items[f"{_read_position(event)} {json.dumps(item, sort_keys=True)}"] = item
         check_count(len(items), "items")
     return item
+
+
+def _check_waiting(items: Iterable[Item]) -> None:
+    """Refuse an answer that waits for what a run does not give.
+
+    Raises:
+        ModelError: An item waits for the application.
+    """
+    answered = {item.get("call_id") for item in items if item["type"].endswith("_output")}
+    for item in items:
+        is_own = item["type"] in WAITING or item.get("execution") == "client"
+        if is_own and item.get("call_id", "") not in answered:
+            raise ModelError(
+                f"The model waits for an answer to its {item['type']!r}, which a run does not give. Leave that tool "
+                "out, or let the provider execute it, such as a server of MCP by require_approval='never'."
+            )
 
 
 def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
