@@ -745,6 +745,8 @@ CUT_REPLIES: dict[str, tuple[Any, Any]] = {
         {"content": [{"type": "tool_use", "name": "ping", "input": {}}], "stop_reason": "max_tokens"},
     ),
     "candidate": ("gemini", {"candidates": [{"content": _PARTS, "finishReason": "MAX_TOKENS"}]}),
+    "continued": ("gemini", {"candidates": [{"content": _PARTS, "finishReason": "CONTINUATION"}]}),
+    "filtered": ("gemini", {"candidates": [{"content": _PARTS, "finishReason": "MODEL_ARMOR"}]}),
     "object": (
         "gemini",
         SimpleNamespace(candidates=[SimpleNamespace(content=_PARTS, finish_reason=FinishReason.MAX_TOKENS)]),

@@ -43,8 +43,10 @@ _CALL_FIELDS = {REASONING: "reasoning", INSTANCE: "instance", OUTPUT_PATH: "outp
 # Finish reasons of a reply that was cut off, at a limit or by a filter -> OpenAI's name.
 CUT_REASONS: Mapping[str, str] = {
     **dict.fromkeys(("length", "max_tokens", "model_length", "model_context_window_exceeded"), "length"),
+    "continuation": "length",
     **dict.fromkeys(("content_filter", "refusal", "safety", "sensitive"), "content_filter"),
     **dict.fromkeys(("recitation", "prohibited_content", "blocklist", "spii"), "content_filter"),
+    **dict.fromkeys(("language", "escalation", "model_armor", "pup_limited_disabled"), "content_filter"),
 }
 # Finish reasons of a server that failed within its reply.
 FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource", "abort"})
