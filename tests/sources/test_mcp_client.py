@@ -19,6 +19,8 @@ from mcp.server import Server
 from mcp_types import (
     CreateMessageRequest,
     CreateMessageRequestParams,
+    ElicitRequest,
+    ElicitRequestURLParams,
     ImageContent,
     InputRequiredResult,
     ListToolsResult,
@@ -671,6 +673,15 @@ def test_question_that_is_answered_wrongly(answer: Any, caplog: pytest.LogCaptur
         assert "decline None" == Toolbox([server]).call("mcp_s_ask").text
 
     assert "elicit= of an MCP server failed, so its question is declined." in caplog.text
+
+
+def test_page_to_open(caplog: pytest.LogCaptureFixture) -> None:
+    """A page that a server wants to be opened is declined; the log has its address, for a person to open."""
+    page = ElicitRequest(params=ElicitRequestURLParams(message="Log in.", url="https://example.com/login?state=1"))
+    with MCP(make_asking_server(page), name="s", elicit=lambda _, __: {}) as server:
+        assert "decline None" == Toolbox([server]).call("mcp_s_ask").text
+
+    assert "wants a page to be opened, which is declined: https://example.com/login?state=1 Log in." in caplog.text
 
 
 @pytest.mark.parametrize(("at_once", "calls", "answers"), [(1, 10, 10), (11, 1, 0)])

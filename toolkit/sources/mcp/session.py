@@ -25,6 +25,8 @@ from toolkit._concurrency.backend import call_function
 from toolkit._concurrency.event_loop import private_loop
 from toolkit._concurrency.tasks import call_soon
 from toolkit._context import ToolContext
+from toolkit._guards.hidden_text import escape_hidden
+from toolkit._schema.error_messages import shorten
 from toolkit.errors import Failed, ToolkitError
 from toolkit.sources.mcp.requests import MAX_QUESTIONS, ServerRequests
 from toolkit.sources.mcp.transport import Address, Streams
@@ -34,6 +36,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
+MAX_PAGE = 2_000  # characters of an address in a warning, with the server's reason
 DEBOUNCE = 0.2  # seconds in which several changes of the tools count as one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
 GRACE = 8.0
@@ -263,6 +266,8 @@ class Session:
 
     async def _answer(self, params: types.ElicitRequestParams, requests: ServerRequests | None) -> types.ElicitResult:
         if not isinstance(params, types.ElicitRequestFormParams):
+            asked = escape_hidden(shorten(f"{params.url} {params.message}", MAX_PAGE))
+            logger.warning("The MCP server %s wants a page to be opened, which is declined: %s", self._address, asked)
             return types.ElicitResult(action="decline")
         answer: Mapping[str, Any] | None = None
         try:
