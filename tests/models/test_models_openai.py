@@ -636,6 +636,19 @@ def test_server_without_strict_mode(text: str) -> None:
     assert "strict=False" not in str(asked_once(reply.error(422, "restricted")))
 
 
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Function tools are not supported for m in /v1/chat/completions. To use them, use /v1/responses."),
+        (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+    ],
+)
+def test_model_of_the_other_api(status: int, text: str) -> None:
+    """Where a model has tools only with Responses, the error names the option."""
+    assert 'api="responses" is for' in str(asked_once(reply.error(status, text)))
+    assert 'api="responses"' not in str(asked_once(reply.error(status, "there is no /v1/chat/completions")))
+
+
 def test_traceback_is_short() -> None:
     """A traceback ends with what to do, and has no line of the client's; the client's exception is the cause."""
     error = asked_once(reply.error(401, "no"))

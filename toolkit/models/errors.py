@@ -50,6 +50,8 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
+    if status in (400, 404) and "v1/responses" in public and "chat/completions" in public:
+        advice += ' api="responses" is for models that need that API.'
     if status in (400, 422) and re.search(r"\bstrict\b", public):
         advice += " strict=False turns strict mode off."
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
