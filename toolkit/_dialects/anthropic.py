@@ -1,6 +1,6 @@
 """Anthropic's Messages: calls and results are blocks of a message's content.
 
-Sources: `anthropic.types` of the anthropic package, version 2.12, and errors of the API: a failed result has only text,
+Sources: `anthropic.types` of the anthropic package, version 2.14, and errors of the API: a failed result has only text,
 which is not empty; no text block is blank; a document is PDF or text. The limits of a whole request (20 strict tools,
 with 24 optional parameters together) are not checked, since a dialect sees one tool at a time.
 """

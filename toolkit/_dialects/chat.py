@@ -1,6 +1,6 @@
 """OpenAI's Chat Completions: tools, native tool calls, and messages in both directions.
 
-Source: `openai.types.chat` of the openai package, version 3.54. A history may have the older forms, too:
+Source: `openai.types.chat` of the openai package, version 3.57. A history may have the older forms, too:
 `function_call`, and messages of the role `function`. A call of a custom tool becomes a call with one argument, `input`.
 Missing ids stay empty; the repair of a history assigns new ones.
 """

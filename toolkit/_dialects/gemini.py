@@ -1,6 +1,6 @@
 """Google's Gemini: calls and their responses are parts of a content.
 
-Source: `google.genai.types` of the google-genai package, version 3.4. Images and files are inside a function's
+Source: `google.genai.types` of the google-genai package, version 3.6. Images and files are inside a function's
 response, which Gemini understands from version 3 on.
 """
 

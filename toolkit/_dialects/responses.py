@@ -1,6 +1,6 @@
 """OpenAI's Responses: tools, calls, and conversations as items.
 
-Sources: `openai.types.responses` of the openai package, version 3.54, and the guide
+Sources: `openai.types.responses` of the openai package, version 3.57, and the guide
 https://developers.openai.com/api/docs/guides/tools-tool-search, read in November 2026: a call of a tool that is loaded
 later has a namespace, the tool's own name if it is in no other, and is sent back with that namespace.
 
