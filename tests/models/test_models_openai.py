@@ -418,6 +418,15 @@ def test_response() -> None:
     ) == completed(OpenAIModel(Recorder(answer), "fake"))
 
 
+@pytest.mark.parametrize(("written", "total"), [(5, 50), (20, 50), (20, None)])
+def test_reasoning_is_output(written: int, total: int | None) -> None:
+    """Tokens of reasoning are part of the output, also where a server such as xAI's counts them apart."""
+    usage = {"prompt_tokens": 30, "completion_tokens": written, "total_tokens": total}
+    reported = {**usage, "completion_tokens_details": {"reasoning_tokens": 15}}
+
+    assert Usage(30, 20, 1, 0, 15) == completed(OpenAIModel(Recorder({**HI, "usage": reported}), "fake")).usage
+
+
 def test_usage_in_detail() -> None:
     """Tokens of the cache and of reasoning are read where the server reports them."""
     usage = {
@@ -432,7 +441,7 @@ def test_usage_in_detail() -> None:
 
 @pytest.mark.parametrize(
     "usage",
-    [None, {}, [], {"prompt_tokens": None, "completion_tokens": "4"},
+    [None, {}, [], {"total_tokens": 5}, {"prompt_tokens": None, "completion_tokens": "4"},
      {"prompt_tokens": -3, "completion_tokens": True}],
     ids=str,
 )  # fmt: skip

@@ -278,14 +278,12 @@ def read_usage(usage: Any, read: str, written: str) -> Usage:
         written: The name of output tokens in it.
     """
     details = get_member(usage, f"{read}_tokens_details")
-    return Usage(
-        _count_tokens(usage, f"{read}_tokens"),
-        _count_tokens(usage, f"{written}_tokens"),
-        1,
-        _count_tokens(details, "cached_tokens"),
-        _count_tokens(get_member(usage, f"{written}_tokens_details"), "reasoning_tokens"),
-        _count_tokens(details, "cache_write_tokens"),
-    )
+    inputs, outputs = _count_tokens(usage, f"{read}_tokens"), _count_tokens(usage, f"{written}_tokens")
+    reasoning = _count_tokens(get_member(usage, f"{written}_tokens_details"), "reasoning_tokens")
+    if _count_tokens(usage, "total_tokens") == inputs + outputs + reasoning:
+        outputs += reasoning  # xAI counts them apart; others count them as output
+    cached, cache_write = _count_tokens(details, "cached_tokens"), _count_tokens(details, "cache_write_tokens")
+    return Usage(inputs, outputs, 1, cached, reasoning, cache_write)
 
 
 def _count_tokens(usage: Any, name: str) -> int:
