@@ -52,7 +52,7 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
         advice += ' dialect="calls" is for models without tool calling.'
     if status in (400, 404) and "v1/responses" in public and "chat/completions" in public:
         advice += ' api="responses" is for models that need that API.'
-    if status in (400, 422) and re.search(r"\bstrict\b", public):
+    if status in (400, 422) and re.search(r"\bstrict\b|identical first keys", public):
         advice += " strict=False turns strict mode off."
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
         advice += " SSL_CERT_FILE can name a file of certificates to trust."
