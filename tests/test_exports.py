@@ -62,8 +62,8 @@ PUBLIC: dict[str, str] = {
         DuplicateToolError Effect Failed FallbackModel FatalError File Fingerprint FinishReason
         Halt Image InvalidArguments Ledger
         LedgerEntry LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
-        RateLimitedModel RunError RunHandle RunResult RunState RunStream Runner SQLiteLedger SQLiteRuns SQLiteSession
-        Session TimedOut Tool ToolCall ToolContext ToolError
+        RateLimitedModel ResponsesModel RunError RunHandle RunResult RunState RunStream Runner SQLiteLedger SQLiteRuns
+        SQLiteSession Session TimedOut Tool ToolCall ToolContext ToolError
         ToolResult ToolNotFoundError Toolbox ToolkitError Undo Usage batched repair_history tool
     """,
     "toolkit.adapters": """

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from toolkit.models.combined import FallbackModel as FallbackModel
     from toolkit.models.combined import RateLimitedModel as RateLimitedModel
     from toolkit.models.openai import OpenAIModel as OpenAIModel
+    from toolkit.models.responses import ResponsesModel as ResponsesModel
 
 __version__ = "0.2.0.dev0"
 
@@ -116,6 +117,7 @@ _HOMES = {
     "toolkit.events": ("FinishReason", "PendingApproval"),
     "toolkit.models.combined": ("FallbackModel", "RateLimitedModel"),
     "toolkit.models.openai": ("OpenAIModel",),
+    "toolkit.models.responses": ("ResponsesModel",),
 }
 
 if not TYPE_CHECKING:  # for which each name that is not declared above is a mistake

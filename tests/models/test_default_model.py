@@ -12,14 +12,17 @@ import threading
 import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import openai
 import pytest
 
 from tests.servers import FakeServer
-from toolkit import ModelError, NoModelError, Runner, tool
+from toolkit import DefinitionError, ModelError, NoModelError, OpenAIModel, ResponsesModel, Runner, tool
 from toolkit.approvers import approve_all
+from toolkit.builtin import provider_tool
+from toolkit.models import Model
 from toolkit.testing import ScriptedModel, call, reply
 
 
@@ -144,7 +147,50 @@ def test_key_alone(environment: Callable[[str, str], None]) -> None:
     started = next(events)
     events.close()
 
-    assert "gpt-5-mini" == getattr(started, "model", None)
+    assert "gpt-6-luna" == getattr(started, "model", None)
+    assert ResponsesModel is type(Runner().model)
+
+
+def replace_create(*names: str) -> openai.OpenAI:
+    """A client of OpenAI's server, whose `create` is replaced, as by a test or who traces requests."""
+    client = openai.OpenAI(api_key="test")
+    for name in names:
+        vars(attrgetter(name)(client))["create"] = lambda **_: None
+    return client
+
+
+AZURE: dict[str, Any] = {"api_version": "1", "azure_endpoint": "https://example.org"}
+USUAL: dict[str, tuple[Callable[[], dict[str, Any]], type[Model]]] = {
+    "key": (lambda: {"api_key": "test"}, ResponsesModel),
+    "client": (lambda: {"client": openai.OpenAI(api_key="test")}, ResponsesModel),
+    "async client": (lambda: {"client": openai.AsyncOpenAI(api_key="test")}, ResponsesModel),
+    "traced client": (lambda: {"client": replace_create("chat.completions", "responses")}, ResponsesModel),
+    "double of a client": (lambda: {"client": replace_create("chat.completions")}, OpenAIModel),
+    "Azure": (lambda: {"client": openai.AzureOpenAI(api_key="test", **AZURE)}, OpenAIModel),
+    "region": (lambda: {"base_url": "https://eu.api.openai.com/v1"}, ResponsesModel),
+    "similar host": (lambda: {"base_url": "https://api.openai.com.example.org/v1"}, OpenAIModel),
+    "similar path": (lambda: {"base_url": "https://example.org/api.openai.com/v1"}, OpenAIModel),
+    "api": (lambda: {"api_key": "test", "api": "chat"}, OpenAIModel),
+    "dialect": (lambda: {"api_key": "test", "dialect": "calls"}, OpenAIModel),
+    "other server": (lambda: {"base_url": "https://example.org/v1", "dialect": "responses"}, ResponsesModel),
+}
+
+
+@pytest.mark.parametrize("case", USUAL)
+def test_usual_api(case: str) -> None:
+    """OpenAI's own server is sent Responses, without which its newer models have no tools; others Chat Completions."""
+    options, kind = USUAL[case]
+
+    assert kind is type(Runner(model="m", **options()).model)
+
+
+def test_usual_api_of_provider_tools() -> None:
+    """A tool that OpenAI executes needs no option at its own address, and is refused at others."""
+    search = provider_tool("web_search")
+
+    assert "gpt-x" == Runner([search], model="gpt-x", api_key="test").model.name
+    with pytest.raises(DefinitionError, match="responses"):
+        Runner([search], model="m", base_url="https://example.org/v1")
 
 
 def test_address_of_the_environment(server: FakeServer, environment: Callable[[str, str], None]) -> None:

@@ -729,12 +729,12 @@ def test_request_that_cannot_be_made() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [("sk-key", "gpt-5-mini"), ("gpt-5-mini", openai.OpenAI(api_key="test")), ("gpt-5-mini",), (openai.OpenAI,)],
+    [("sk-key", "gpt-6-luna"), ("gpt-6-luna", openai.OpenAI(api_key="test")), ("gpt-6-luna",), (openai.OpenAI,)],
     ids=["a key", "the wrong order", "a name alone", "a client alone"],
 )
 def test_arguments_in_the_wrong_place(given: tuple[Any, ...]) -> None:
     """A model without a client or a name is refused when it is made; no key is repeated."""
-    text = "OpenAIModel() takes a client and the model's name, such as OpenAIModel(OpenAI(), 'gpt-5-mini')."
+    text = "OpenAIModel() takes a client and the model's name, such as OpenAIModel(OpenAI(), 'gpt-6-luna')."
     with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
         OpenAIModel(*given)
 

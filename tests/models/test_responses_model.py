@@ -414,6 +414,18 @@ def test_structured_output_by_a_call(through: Any) -> None:
     assert Place(name="K2") == result.output
 
 
+@BOTH
+def test_model_without_reasoning(through: Any) -> None:
+    """A model that does not reason is asked for no reasoning, after it has refused that once."""
+    refusal = reply.error(400, "Encrypted content is not supported with this model.")
+    with FakeServer([refusal, HI, HI]) as server, client_of(server) as client:
+        runner = Runner([add], model="m", client=client, api="responses")
+        outputs = [through(runner).output for _ in range(2)]
+
+    assert ["Hi.", "Hi."] == outputs
+    assert [True, False, False] == ["include" in request.body for request in server.requests]
+
+
 # -- what is refused
 
 

@@ -133,7 +133,7 @@ def test_mistakes_in_the_runner(go: Callable[..., list[Any]], monkeypatch: pytes
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
     with pytest.raises(NoModelError, match="names a model, but not its server"):
-        go(Runner(model="gpt-5-mini"), ["1", "2"])
+        go(Runner(model="gpt-6-luna"), ["1", "2"])
     with pytest.raises(DefinitionError, match="is not a type that JSON can fill"):
         go(Runner(model=ScriptedModel(answer)), ["1", "2"], output_type=threading.Event)
 
@@ -148,9 +148,9 @@ def test_no_model_beside_other_outcomes(
     go(Runner(model=ScriptedModel(["saved"])), ["1"], save=tmp_path / "answers")
 
     with pytest.raises(NoModelError):
-        go(Runner(model="gpt-5-mini"), ["1", "2"], save=tmp_path / "answers")
+        go(Runner(model="gpt-6-luna"), ["1", "2"], save=tmp_path / "answers")
     with pytest.raises(NoModelError):
-        go(Runner(model="gpt-5-mini"), [[], "2"], max_parallel=1)
+        go(Runner(model="gpt-6-luna"), [[], "2"], max_parallel=1)
 
     lost = Runner(model=ScriptedModel(["one", NoModelError("lost")]))
     assert [RunResult, NoModelError] == [*map(type, go(lost, ["1", "2"], max_parallel=1))]

@@ -47,7 +47,7 @@ runner = Runner([add], model=ScriptedModel(lambda request: "Hello."))
 
 # What is written, and what the last line says.
 TURNS: dict[str, tuple[str, str]] = {
-    "no key": ('Runner([add], model="gpt-5-mini").run("Hi")', "OPENAI_API_KEY is not set"),
+    "no key": ('Runner([add], model="gpt-6-luna").run("Hi")', "OPENAI_API_KEY is not set"),
     "wrong port": ('Runner(base_url="http://127.0.0.1:9/v1", model="m").run("Hi")', "check base_url and that it runs"),
     "no http": ('Runner(base_url="localhost:11434/v1", model="m")', "such as 'http://localhost:11434/v1'"),
     "client as model": ("import openai\nRunner(model=openai.OpenAI(api_key='k'))", "A client goes in as client="),

@@ -84,8 +84,8 @@ def test_two(cassette):
     cassette(make_model)
     with pytest.raises(ValueError, match="This test already has a cassette test_two. Name the next one"):
         cassette(make_model)
-    with pytest.raises(TypeError, match="'gpt-5-mini' is not a model"):
-        cassette("gpt-5-mini", name="other")
+    with pytest.raises(TypeError, match="'gpt-6-luna' is not a model"):
+        cassette("gpt-6-luna", name="other")
 """
 
 

@@ -67,7 +67,7 @@ class Prices:
         Prices that rise with the length of a request are not included.
 
         Args:
-            model: The model's name, such as "gpt-5-mini".
+            model: The model's name, such as "gpt-6-luna".
             provider: The provider's name, such as "openai". By default the known provider of the model.
 
         Raises:

@@ -60,7 +60,7 @@ class RunnerOptions(TypedDict, total=False):
     client: Any
     base_url: str | None
     api_key: str | None
-    api: API
+    api: API | None
     dialect: RunDialectName | None
     strict: bool | None
     request_options: Mapping[str, Any] | None
@@ -115,7 +115,6 @@ class RunnerSettings:
 
 # Defaults of a Runner's options, but for None.
 DEFAULTS: Mapping[str, Any] = {
-    "api": "chat",
     "max_turns": MAX_TURNS,
     "hooks": (),
     "middleware": (),

@@ -521,7 +521,7 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
     """
     dialect = choice.dialect or getattr(choice.given, "dialect", None)
     if dialect is None and choice.given is None:
-        dialect = APIS[choice.api][choice.api]()
+        dialect = APIS[choice.usual_api][choice.usual_api]()
     for tool in toolbox:
         if tool._spec.provider_form is not None and isinstance(dialect, Dialect):
             dialect.render_tool(tool._spec)
@@ -544,7 +544,10 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
     _check_model_options(model, options)
     strict = options.get("strict")
     strict = toolbox.strict is not False if strict is None else strict
-    api, dialect = options["api"], options.get("dialect")
+    api, name, dialect = options.get("api"), options.get("dialect"), None
+    if name is not None:
+        api = api or ("responses" if name in APIS["responses"] else "chat")
+        dialect = APIS[api][name](strict=strict)
     return ModelChoice(
         given=None if isinstance(model, str) else model,
         name=model if isinstance(model, str) else None,
@@ -552,7 +555,7 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
         base_url=options.get("base_url"),
         api_key=options.get("api_key"),
         api=api,
-        dialect=None if dialect is None else APIS[api][dialect](strict=strict),
+        dialect=dialect,
         strict=strict,
         options=options.get("request_options") or {},
     )

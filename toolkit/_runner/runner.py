@@ -71,10 +71,11 @@ class Runner(Controls):
         client: An `openai.OpenAI` or `openai.AsyncOpenAI`. By default one is made.
         base_url: Address of a server with OpenAI's API, such as "http://localhost:11434/v1".
         api_key: The key for the server. By default, without `base_url`, the key of the environment.
-        api: "chat" (Chat Completions, which all servers have; the default) or "responses".
+        api: "chat" (Chat Completions, which all servers have) or "responses". By default "responses" for OpenAI's own
+            server, and "chat" for others.
         dialect: How tools are sent: "chat" or "responses" (native tool calls, the default), "minimal" (the same, for
-            servers that know few keywords of JSON Schema), or "calls" (for models without tool calling). The last two
-            use Chat Completions.
+            servers that know few keywords of JSON Schema), or "calls" (for models without tool calling). All but
+            "responses" use Chat Completions.
         strict: Whether the server enforces the schemas, if they can be rewritten without loss. For tools without their
             own `strict`. By default the toolbox's setting, or else True.
         request_options: Further keys of each request, such as `temperature`; None leaves out a key. Set options of the

@@ -75,7 +75,7 @@ class Compaction:
 
     Examples:
         >>> from toolkit import Runner
-        >>> runner = Runner(model="gpt-5-mini", hooks=[Compaction(max_tokens=50_000)])
+        >>> runner = Runner(model="gpt-6-luna", hooks=[Compaction(max_tokens=50_000)])
     """
 
     def __init__(

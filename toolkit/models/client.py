@@ -109,7 +109,7 @@ class ServerModel:
     ) -> None:
         if isinstance(client, str) or not isinstance(name, str) or not name:  # neither is repeated: a text may be a key
             made = type(self).__name__
-            raise TypeError(f"{made}() takes a client and the model's name, such as {made}(OpenAI(), 'gpt-5-mini').")
+            raise TypeError(f"{made}() takes a client and the model's name, such as {made}(OpenAI(), 'gpt-6-luna').")
         self.client = client
         self.name = name
         self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
@@ -196,17 +196,23 @@ class ServerModel:
         return CallReady(decoded, ready.position) if is_tool else None
 
     async def _send(self, request: ModelRequest, *, stream: bool) -> Any:
-        """Send a request; if the server refuses the schema of the output, ask for a call instead, in the whole run."""
+        """Send a request; if the server refuses a part that can be left out, send it again without that."""
         body = self._make_body(request, stream=stream)
         try:
             with translate_errors(self.client, self.name):
                 return await self._create(body, request.cancellation)
         except ModelError as error:
-            if request.output is None or request.output.by_tool or not refuses_format(error):
+            if not self._adapt(request, error):
                 raise
-            logger.info("%r refuses response_format, so it is asked to call %r.", self, request.output.spec.name)
-            request.output.by_tool = True
         return await self._send(request, stream=stream)
+
+    def _adapt(self, request: ModelRequest, error: ModelError) -> bool:
+        """Ask for a call, in the whole run, if the server refuses the schema of the output; return if that may help."""
+        if request.output is None or request.output.by_tool or not refuses_format(error):
+            return False
+        logger.info("%r refuses response_format, so it is asked to call %r.", self, request.output.spec.name)
+        request.output.by_tool = True
+        return True
 
     async def _create(self, body: Mapping[str, Any], cancellation: Cancellation | None) -> Any:
         if self._process not in (0, process := os.getpid()):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from toolkit.errors import NoModelError
 from toolkit.models.transport import limit_response
@@ -57,11 +57,16 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     return _make_client(openai.AsyncOpenAI, base_url, api_key, http)
 
 
+def is_openai(address: object) -> bool:
+    """Return whether an address is OpenAI's own, such as that of one of its regions."""
+    return re.match(r"https?://([\w-]+\.)*api\.openai\.com(:\d+)?(/|$)", str(address), re.IGNORECASE) is not None
+
+
 def _make_client(kind: Callable[..., ClientT], base_url: Any, api_key: str, http: Any) -> ClientT:
     """Make a client; the account and additional headers in the environment are sent to OpenAI's server only."""
     import openai
 
-    if not base_url or urlsplit(str(base_url)).hostname == "api.openai.com":
+    if not base_url or is_openai(base_url):
         return kind(base_url=base_url, api_key=api_key, http_client=http)
     lines = os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines()
     omitted = {line.partition(":")[0].strip(): openai.Omit() for line in lines if ":" in line}

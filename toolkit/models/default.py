@@ -30,10 +30,11 @@ from toolkit._dialects.catalog import API, APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.client import ServerModel, copy_options
-from toolkit.models.connections import async_client, sync_client
+from toolkit.models.connections import async_client, is_openai, sync_client
 from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
+from toolkit.models.transport import find_client
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("toolkit")
 
 # The model at OpenAI's own address if none is named.
-OPENAI_MODEL = "gpt-5-mini"
+OPENAI_MODEL = "gpt-6-luna"
 
 # The name that chooses the embedded model.
 EMBEDDED = "embedded"
@@ -74,7 +75,7 @@ class ModelChoice:
         dialect: The wire format of tools; None means the model's own default.
         strict: Whether a default dialect with native calls asks the server to enforce schemas.
         options: Further keys of each request.
-        api: OpenAI's API that the server speaks, one of APIS.
+        api: OpenAI's API that the server speaks, one of APIS; None for the usual one.
         announces: Whether a message on standard error says that the embedded model answers since none is configured.
     """
 
@@ -86,13 +87,13 @@ class ModelChoice:
     dialect: RunDialect | None = None
     strict: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
-    api: API = "chat"
+    api: API | None = None
     announces: bool = True
     _model: Model | None = None
     _by_loop: dict[asyncio.AbstractEventLoop, Model] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _ = APIS[self.api]  # refuses any other name
+        _ = APIS[self.api or "chat"]  # refuses any other name
         client = self.client
         if client is not None and not self._has_openai_api(client):
             raise TypeError(
@@ -105,10 +106,24 @@ class ModelChoice:
             raise ValueError(fault)
 
     def _has_openai_api(self, client: object) -> bool:
-        name, kind = "responses" if self.api == "responses" else "chat", type(client)
+        name, kind = self.api or "chat", type(client)
         if hasattr(kind, name) or hasattr(kind, "__getattr__"):  # a proxy, which may make its client when it is used
             return True
         return not isinstance(client, (type, ModuleType)) and hasattr(client, name)
+
+    @property
+    def usual_api(self) -> API:
+        """The API: by default Responses for OpenAI's own server, whose newer models have tools with no other."""
+        return self.api or ("responses" if self._is_openai else "chat")
+
+    @property
+    def _is_openai(self) -> bool:
+        if self.client:
+            return is_openai(getattr(self.client, "base_url", "")) and not _needs_chat(self.client)
+        if self._get_name() == EMBEDDED and not self.base_url:
+            return False
+        address, key = self._get_address()
+        return is_openai(address) if address else bool(key)
 
     @property
     def _is_misspelt(self) -> bool:
@@ -208,7 +223,7 @@ class ModelChoice:
         return self.name or os.environ.get("TOOLKIT_MODEL") or None
 
     def _make_model(self, client: Any, name: str) -> Model:
-        kind: type[ServerModel] = ResponsesModel if self.api == "responses" else OpenAIModel
+        kind: type[ServerModel] = ResponsesModel if self.usual_api == "responses" else OpenAIModel
         dialect = self.dialect or kind.default_dialect(strict=self.strict)
         return kind(client, name, dialect=dialect, options=self.options)
 
@@ -219,7 +234,7 @@ class ModelChoice:
         if find_spec("xllamacpp") is None:
             needs = 'The embedded model needs an extra: pip install "function-toolkit[local]".'
             raise NoModelError(needs if self._get_name() else f"{NO_MODEL} {WAYS}")
-        if self.api != "chat":
+        if self.usual_api != "chat":
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
         from toolkit.models.local import NAME, embedded_model
 
@@ -255,6 +270,12 @@ def _find_address_fault(name: str, address: Any) -> str:
     )
 
 
+def _needs_chat(client: Any) -> bool:
+    """Return whether only `create` of Chat Completions was replaced, as in a test, or there is no other."""
+    other = getattr(getattr(client, "responses", None), "create", None)
+    return other is None or (find_client(client.chat.completions.create) is None and find_client(other) is not None)
+
+
 async def _open_in_loop(model: ServerModel) -> Model:
     """Return the same model with an async client, closed when the model is garbage-collected or the loop shuts down."""
     import asyncio
@@ -284,7 +305,7 @@ async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]
 
 def _find_model(client: Any) -> str:
     """Return the name of OpenAI's default model, or of the first that another server lists: most have one."""
-    if client.base_url.host == "api.openai.com":
+    if is_openai(client.base_url):
         return OPENAI_MODEL
     with translate_errors(client):
         models = client.models.list().data

@@ -24,7 +24,7 @@ from toolkit._dialects.responses import (
     parse_call,
     reasoning_text,
 )
-from toolkit._messages import ToolCall, replace_surrogates
+from toolkit._messages import ModelRequest, ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -204,6 +204,14 @@ class ResponsesModel(ServerModel):
     resource = "responses"
     # The server stores nothing, so reasoning is received encrypted, and sent back.
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
+
+    @override
+    def _adapt(self, request: ModelRequest, error: ModelError) -> bool:
+        """Ask for no reasoning any more if the model has none; otherwise as for every server."""
+        if "include" in self.options or "ncrypted content is not supported" not in str(error):
+            return super()._adapt(request, error)
+        self.options["include"] = None
+        return True
 
     @override
     def _add_options(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]]:
-    """Return a function that makes a cassette: `cassette(lambda: OpenAIModel(OpenAI(), "gpt-5-mini"))`.
+    """Return a function that makes a cassette: `cassette(lambda: ResponsesModel(OpenAI(), "gpt-6-luna"))`.
 
     Its file is `cassettes/FILE/TEST.json` beside the test (`CLASS-TEST.json` in a class), and its mode is that of
     `--cassettes`. The model may be a function that makes it: a replay does not call the function, and so needs no key.
