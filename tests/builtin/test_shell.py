@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -377,6 +379,23 @@ def test_environment(tmp_path: Path, environment: Setter) -> None:
 
     document = {"PATH", "HOME", "LC_TIME", "TERM", "GIT_TERMINAL_PROMPT", "GIVEN"}
     assert (document, set()) == (names & document, names & {"OPENAI_API_KEY", "GITHUB_TOKEN", "PYTHONPATH", "BASH_ENV"})
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_no_editor(tmp_path: Path) -> None:
+    """An editor that the user has set does not wait for a person: git goes on with what it has prepared."""
+    git = "git -c user.name=a -c user.email=a@b.c -c core.editor='sleep 600; :'"
+    new, again, log = "commit --allow-empty", "commit --amend --allow-empty", "log --format=%s"
+    command = f"git init -q .; {git} {new}; {git} {new} -qm First; {git} {again} -q; {git} {log}"
+
+    message = run_and_read(bash_tool(tmp_path, timeout=30), command)
+
+    assert (True, True) == (message.startswith("Exit code: 0\nSTDOUT:\nFirst\n"), "empty commit message" in message)
+
+
+def test_output_at_once(box: Toolbox) -> None:
+    """Python does not hold back output, which would be lost if the time is up."""
+    assert "True\n" == text(box, "shell_exec", f"{sys.executable} -c 'import sys; print(sys.stdout.write_through)'")
 
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,20}(_API_KEY|_TOKEN|_SECRET|PASSWORD|_URL)", fullmatch=True)

@@ -25,12 +25,17 @@ from toolkit.errors import DefinitionError
 PASSED_VARIABLES = frozenset(
     ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 )
-# Variables for programs without a terminal: no colours, no pager, no password prompt.
+# Variables for programs without a terminal: no colours, no pager, no editor (git keeps the message or list that it has
+# prepared), no question; and Python writes its output at once, so that it is not lost if the command is ended.
 UNATTENDED_VARIABLES: Mapping[str, str] = {
     "TERM": "dumb",
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
+    "EDITOR": "true",
+    "GIT_EDITOR": "true",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PYTHONUNBUFFERED": "1",
     "PATH": os.defpath,
 }
 # Usual places of secrets: those that file tools do not read, and the configuration of programs.
