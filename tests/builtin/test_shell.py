@@ -96,7 +96,7 @@ def test_shell_exec(box: Toolbox, command: str, message: str, exit_code: int) ->
         pytest.param("true", "Exit code: 0\n", 0, id="nothing"),
         pytest.param("echo a; echo b >&2; exit 1", "Exit code: 1\nSTDOUT:\na\n\nSTDERR:\nb\n", 1, id="both"),
         pytest.param("printf b >&2", "Exit code: 0\nSTDOUT:\n\nSTDERR:\nb", 0, id="stderr"),
-        pytest.param("kill -TERM $$", "Exit code: -1\n", -1, id="signal"),
+        pytest.param("echo a; kill -TERM $$", "Exit code: -1\na\nexit: signal: terminated", -1, id="signal"),
         pytest.param("[[ ab == a* ]] && echo bash", "Exit code: 0\nbash\n", 0, id="is bash"),
     ],
 )

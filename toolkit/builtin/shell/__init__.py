@@ -235,6 +235,8 @@ class _Commands:
         text = _format_streams(outcome.stdout, outcome.stderr, self.runner.max_output)
         if outcome.status is not None:
             text = f"Exit code: {outcome.exit_code}\n{text}"
+        if outcome.exit_code == -1:
+            text = _append_line(text, outcome.failure)
         return self._make_result(outcome, text, f"Command timed out after {self.seconds:g}s")
 
     def _run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
