@@ -501,6 +501,9 @@ def test_wrong_limit() -> None:
         CommandLimits(memory=0)
 
 
+OVERWRITTEN = "... (overwritten text left out)\n"
+
+
 def captured(data: bytes, most: int, pieces: int = 7) -> str:
     """Capture a stream that comes in pieces."""
     capture = Capture(most)
@@ -561,11 +564,14 @@ def test_streams_of_bash(tmp_path: Path) -> None:
         pytest.param(b"\x1b]0;never ends\nb", "0;never ends\nb", id="no end"),
         pytest.param(b"a\0b\x08\x07\x7fc", "abc", id="controls"),
         pytest.param("a\tb\r\n\u00e9\U0001f600".encode(), "a\tb\r\n\u00e9\U0001f600", id="kept"),
+        pytest.param(b"50%\r100%\r\nok\r\n", "50%\r100%\r\nok\r\n", id="short progress"),
+        pytest.param(b"a\r\n" + b"\r 50%" * 99 + b"\r100%\r\nb", f"a\r\n{OVERWRITTEN}100%\r\nb", id="long progress"),
+        pytest.param(b"a\r\n" * 99, "a\r\n" * 99, id="CR LF"),
     ],
 )
 def test_rendering(data: bytes, message: str) -> None:
     """Bytes that are not UTF-8 are replaced, and control sequences removed."""
-    assert message == captured(data, 100)
+    assert message == captured(data, 1000)
 
 
 @examples(300)

@@ -49,6 +49,8 @@ _CONTROLS = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
+# What a line had before it was written again from its beginning on, as by a progress bar; short text is kept.
+_OVERWRITTEN = re.compile(r"^[^\n]{200,}\r(?=[^\r\n])", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,7 @@ class Capture:
     def text(self, max_bytes: int) -> str:
         """Return the text if it has at most `max_bytes`, else its beginning and end with a note between them.
 
-        Bytes that are not UTF-8 are replaced; control sequences of terminals are removed.
+        Bytes that are not UTF-8 are replaced; control sequences of terminals, and long overwritten text, are removed.
         """
         if self.size <= max_bytes:
             return _decode(self._head)
@@ -294,4 +296,4 @@ class Capture:
 
 
 def _decode(data: bytearray) -> str:
-    return _CONTROLS.sub("", data.decode(errors="replace"))
+    return _OVERWRITTEN.sub("... (overwritten text left out)\n", _CONTROLS.sub("", data.decode(errors="replace")))
