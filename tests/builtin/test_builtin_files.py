@@ -37,6 +37,7 @@ CHANGED = "it was changed since it was read; read it again"
 NAMES = {"src", "node_modules", "link", "victim"}
 SOURCE = str(Path(__file__).parents[2])
 LEFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
+NOT_SEARCHED = "Not searched in full, as it or one of its lines is too long:"
 LATE = CodingLimits(list_seconds=1e-9, search_seconds=1e-9)
 UNANSWERED = (
     "Tool approval could not be completed because no approval handler is configured; "
@@ -334,7 +335,7 @@ def test_sparse_terabyte(box: Toolbox, place: Path) -> None:
         "read error: it is binary",
         "File too large (1000000000000 bytes, max 1048576). Use offset/limit for partial reads.",
         "File too large (1000000000000 bytes, max 67108864).",
-        "No matches found for 'x'",
+        f"No matches found for 'x'\n{NOT_SEARCHED} huge",
     ] == [
         text(box, "file_read", path="huge"),
         text(box, "read_file", path="huge"),
@@ -847,14 +848,23 @@ def test_search_of_an_unreadable_file(box: Toolbox, place: Path, path: str, mess
     os.truncate(place / path, 10**9 if path == "huge" else 4)
 
     assert message in text(box, "search", pattern="KEY", path=path)
-    assert "No matches found for 'KEY'" == text(box, "search", pattern="KEY")
+    note = f"\n{NOT_SEARCHED} huge" if path == "huge" else ""
+    assert f"No matches found for 'KEY'{note}" == text(box, "search", pattern="KEY")
+
+
+@pytest.mark.parametrize("path", [".", "latin"])
+def test_search_of_other_encodings(box: Toolbox, place: Path, path: str) -> None:
+    """Text that is not UTF-8 is searched, too."""
+    (place / "latin").write_bytes("caf\u00e9\nKEY: \u00e9\n".encode("latin-1"))
+
+    assert "latin:2:KEY: \ufffd\n(1 matches)" == text(box, "search", pattern="KEY", path=path)
 
 
 def test_search_of_a_long_binary_file(box: Toolbox, place: Path) -> None:
     """A file that is binary after its first lines has no match at all."""
-    (place / "data").write_bytes(b"KEY\n" * 50_000 + b"\xff")
+    (place / "data").write_bytes(b"KEY\n" * 50_000 + b"\xff\0")
 
-    assert "it is binary, or text that is not UTF-8" in text(box, "search", pattern="KEY", path="data")
+    assert "it is binary" in text(box, "search", pattern="KEY", path="data")
     assert "No matches found for 'KEY'" == text(box, "search", pattern="KEY")
 
 
@@ -1201,11 +1211,23 @@ def test_hostile_patterns(box: Toolbox, place: Path, pattern: str) -> None:
 
 
 def test_long_lines_are_searched_in_part(box: Toolbox, place: Path) -> None:
-    """The part of a line that is displayed is the part that is searched."""
-    (place / "one-line").write_text("a" * 1999 + "bc")
+    """The part of a line that is displayed is the part that is searched; without a match, the result says so."""
+    for number in range(7):
+        (place / f"long-{number}").write_text("a" * 1999 + "bc")
+    names = ", ".join(f"long-{number}" for number in range(5))
 
-    assert text(box, "search", pattern="b", path="one-line").startswith("one-line:1:aaa")
-    assert "No matches found for 'c'" == text(box, "search", pattern="c", path="one-line")
+    assert text(box, "search", pattern="b", path="long-0").startswith("long-0:1:aaa")
+    assert f"No matches found for 'c'\n{NOT_SEARCHED} long-0" == text(box, "search", pattern="c", path="long-0")
+    assert f"No matches found for 'c$'\n{NOT_SEARCHED} {names}..." == text(box, "search", pattern="c$", include="long*")
+
+
+@pytest.mark.parametrize("pattern", ["os\nprint", r"os\nprint"])
+def test_patterns_of_several_lines(box: Toolbox, pattern: str) -> None:
+    """A pattern with a line end matches nothing, and the result says why."""
+    note = "Each line is searched alone, without its end."
+
+    assert f"No matches found for '{pattern}'\n{note}" == text(box, "search", pattern=pattern)
+    assert "src/main.py:1:import os\n(1 matches)" == text(box, "search", pattern=r"import [^\n]*")
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{9999999}", "(?=a)", r"(a)\1"])

@@ -26,7 +26,15 @@ from toolkit._guards.media import detect_image
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import Image, ToolResult
 from toolkit._tools.decorator import tool
-from toolkit.builtin.files.text import count_lines, decode_file, escape_name, iter_lines, read_bytes, report_errors
+from toolkit.builtin.files.text import (
+    TooLarge,
+    count_lines,
+    decode_file,
+    escape_name,
+    iter_lines,
+    read_bytes,
+    report_errors,
+)
 from toolkit.builtin.files.workspace import FileTools, Workspace
 from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
@@ -36,6 +44,7 @@ MAX_LINES = 5000  # lines that are read at most
 MAX_LINE = 2000  # characters of a line that are searched and returned
 MAX_LISTED = 200  # files
 MAX_MATCHES = 50
+MAX_NAMED = 5  # files of which a search without a match says that they were not searched in full
 MAX_DEPTH = 100  # levels of directories that are searched
 MAX_PATTERN = 1000  # characters of a pattern or a glob
 # The engine refuses an expression that needs 10 MiB (regex, RegexBuilder::size_limit). One that it accepts when it is
@@ -197,8 +206,9 @@ class CodingTools(FileTools):
         errors = _report_errors("Search error", path)
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
             names = self._find_files(path, is_match, MAX_DEPTH, check)
-            hits = chain.from_iterable(self._search_file(name, path, matches, check) for name in names)
-            return _render_matches(list(islice(hits, MAX_MATCHES)), pattern)
+            partly: list[str] = []
+            hits = chain.from_iterable(self._search_file(name, path, matches, check, partly) for name in names)
+            return _render_matches(list(islice(hits, MAX_MATCHES)), pattern, partly)
 
     def _find_files(
         self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object]
@@ -210,22 +220,29 @@ class CodingTools(FileTools):
                 yield name
 
     def _search_file(
-        self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object]
+        self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object], partly: list[str]
     ) -> Iterator[str]:
-        """Yield the matches of a file; one that cannot be read as text has none, but fails if the model named it."""
+        """Yield the matches of a file, and add its name to `partly` if it, or one of its lines, is too long.
+
+        A binary file has no match, but fails if the model named it.
+        """
         check()
         hits: list[str] = []
+        longest = 0
         try:
             with self._workspace.open_file(name) as file:
-                text = decode_file(read_bytes(file, self._limits.max_paged))[0]
+                text = decode_file(read_bytes(file, self._limits.max_paged), errors="replace")[0]
             for number, line in enumerate(iter_lines(text), 1):
                 check()
+                longest = max(longest, len(line))
                 if len(hits) < MAX_MATCHES and matches(line):
                     hits.append(f"{escape_name(name)}:{number}:{clip_line(line)}")
-        except OSError:
+        except OSError as error:
             if self._workspace.root.split(path) == self._workspace.root.split(name):
                 raise
-            return
+            longest = MAX_LINE + isinstance(error, TooLarge)
+        if longest > MAX_LINE:
+            partly.append(escape_name(name))
         yield from hits
 
 
@@ -301,10 +318,16 @@ def _render_listing(paths: list[str], path: str) -> ToolResult:
     return ToolResult(f"{names}\n\n{count}", details=details)
 
 
-def _render_matches(hits: list[str], pattern: str) -> ToolResult:
+def _render_matches(hits: list[str], pattern: str, partly: list[str]) -> ToolResult:
     details = {"matches": len(hits)}
     if not hits:
-        return ToolResult(f"No matches found for '{pattern}'", details=details)
+        text = f"No matches found for '{pattern}'"
+        if "\n" in pattern or r"\n" in pattern:
+            text += "\nEach line is searched alone, without its end."
+        if partly:
+            names = ", ".join(partly[:MAX_NAMED]) + ("..." if len(partly) > MAX_NAMED else "")
+            text += f"\nNot searched in full, as it or one of its lines is too long: {names}"
+        return ToolResult(text, details=details)
     count = f"... (showing first {MAX_MATCHES} matches)" if len(hits) >= MAX_MATCHES else f"({len(hits)} matches)"
     return ToolResult("\n".join([*hits, count]), details=details)
 

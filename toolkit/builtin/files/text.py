@@ -64,19 +64,20 @@ class TextFormat:
         return text.replace("\n", "\r\n") if self.has_crlf and "\r\n" not in text else text
 
 
-def decode_file(data: bytes, *, is_cut: bool = False) -> tuple[str, TextFormat]:
+def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") -> tuple[str, TextFormat]:
     """Decode a file's bytes by their byte order mark or as UTF-8, and return the text and its format.
 
     Args:
         data: The file's bytes.
         is_cut: Whether the bytes may end within a character or line end; such a character is left out.
+        errors: "replace" to replace what cannot be decoded; such a text is not written again.
 
     Raises:
         NotText: They are not text.
     """
     mark, encoding = next((each for each in BYTE_ORDER_MARKS if data.startswith(each[0])), (b"", "utf-8"))
     try:
-        text = codecs.getincrementaldecoder(encoding)().decode(data[len(mark) :], final=not is_cut)
+        text = codecs.getincrementaldecoder(encoding)(errors).decode(data[len(mark) :], final=not is_cut)
     except UnicodeDecodeError as error:
         raise NotText("it is binary, or text that is not UTF-8") from error
     if "\0" in text:
