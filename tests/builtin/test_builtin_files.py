@@ -169,6 +169,21 @@ def test_edits(box: Toolbox, old: str, new: str, message: str) -> None:
     assert message == text(box, "edit_file", path="src/main.py", old_text=old, new_text=new)
 
 
+@pytest.mark.parametrize(
+    ("data", "old", "message"),
+    [
+        ("list in\u00a0current\n", "in current", "U+00A0 for ' '. "),
+        ("\u201chi\u201d", '"hi"', "U+201C for '\"', U+201D for '\"'. "),
+        ("a - b - c", "a \u2013 b \u2013 c", "U+002D for '\u2013'. "),
+    ],
+)
+def test_edit_of_lookalikes(box: Toolbox, place: Path, data: str, old: str, message: str) -> None:
+    """If an edit fails only because of characters that look alike, the answer names them."""
+    (place / "text").write_text(data, encoding="utf-8")
+
+    assert f"look alike: {message}" in text(box, "edit_file", path="text", old_text=old, new_text="x")
+
+
 def test_edit_of_a_large_file(box: Toolbox, place: Path) -> None:
     """A file above the limit is not edited."""
     (place / "large").write_text("x" * 1_100_000)

@@ -50,6 +50,10 @@ MAX_PATTERN = 1000  # characters of a pattern or a glob
 # The engine refuses an expression that needs 10 MiB (regex, RegexBuilder::size_limit). One that it accepts when it is
 # repeated so often needs less than a tenth of that.
 REPETITIONS = 10
+# White space, quotation marks and dashes that a model may write as those of ASCII, or the other way round.
+LOOKALIKES = str.maketrans(
+    "\u00a0\u2007\u2009\u202f\u3000\u2018\u2019\u201c\u201d\u2010\u2011\u2013\u2014\u2212", "     ''\"\"-----"
+)
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*+|\?|\[[!^]?\]?[^\]/]*\]|\{[^{}]*\}|.", re.DOTALL)
 TIP = "Tip: Use read_file to see the current file contents, then copy the exact text you want to replace."
 LINE_ENDS = "The line ends differ: the file has LF, CR LF, or both. Replace one line at a time, without its end."
@@ -283,7 +287,14 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
 
 
 def _suggest_match(text: str, old: str) -> str:
-    """Quote as many lines as are wanted, and one more, from the first that contains the first wanted line on."""
+    """Name the characters in which a similar text differs, or quote lines from the first that is similar on.
+
+    As many lines as are wanted are quoted, and one more.
+    """
+    if (position := text.translate(LOOKALIKES).find(old.translate(LOOKALIKES))) >= 0:
+        pairs = dict.fromkeys(pair for pair in zip(text[position:], old) if pair[0] != pair[1])
+        shown = ", ".join(f"U+{ord(found):04X} for {wanted!r}" for found, wanted in pairs)
+        return f"The file has other characters that look alike: {shown}. Write them as they are in the file."
     wanted = list(iter_lines(old.strip()))
     lines = list(iter_lines(text))
     start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
