@@ -122,7 +122,7 @@ def test_serper() -> None:
             [f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{SECRET}\r\n".encode()],
             "brave cannot be reached (RemoteProtocolError). Try again later.",
         ),
-        (http(b"x", f"Content-Encoding: {SECRET}"), "brave cannot be reached (DecodingError). Try again later."),
+        (http(b"x", f"Content-Encoding: {SECRET}"), "brave gave an answer that cannot be read."),
         (
             brave_answer({"title": SECRET, "url": "http://10.0.0.1/", "description": f"a{SECRET}"}),
             "[1] (score: 0.00) ***\na***\n\nSources:\n- *** (http://10.0.0.1/)",

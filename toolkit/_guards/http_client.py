@@ -35,8 +35,10 @@ USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 SCHEMES = ("http", "https")
 MAX_SHOWN = 200  # characters of a URL or an error in a message
 
-# Encodings that are supported; a body that was compressed twice is not.
-ENCODINGS = ("", "identity", "gzip", "deflate")
+# Encodings that are supported, by their names; a body that was compressed twice is not.
+ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+# Other encodings. Any other name, such as "none" or "utf-8", means nothing, as in browsers.
+OTHER_ENCODINGS = frozenset(("br", "zstd", "dcb", "dcz", "compress", "x-compress", "exi", "pack200-gzip", "aes128gcm"))
 # Headers of `get`.
 DEFAULT_HEADERS: Mapping[str, str] = {
     "Accept": "text/html, application/xhtml+xml, application/json;q=0.9, text/*;q=0.8, */*;q=0.1",
@@ -156,8 +158,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
     async def _read_response(self, response: httpcore2.Response, request: httpx2.Request) -> httpx2.Response:
         headers, body = httpx2.Headers(response.headers), bytearray()
         with _translate_errors("read error"):
-            if headers.get("content-encoding", "").lower() not in ENCODINGS:
-                raise httpx2.DecodingError(f"the supported encodings are {' and '.join(ENCODINGS[2:])}")
+            headers["content-encoding"] = _choose_encoding(headers.get("content-encoding", ""))
             packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
             async with aclosing(packed.aiter_bytes()) as chunks:
                 async for chunk in chunks:
@@ -197,6 +198,19 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         stream = await self._network.connect(host, port, timeout)
         self._connections.push_async_callback(stream.aclose)
         return stream
+
+
+def _choose_encoding(names: str) -> str:
+    """Return the encoding of a body by the value of its header; empty if there is none.
+
+    Raises:
+        httpx2.DecodingError: It is not supported.
+    """
+    listed = [name.strip().lower() for name in names.split(",")]
+    known = [ENCODINGS[name] for name in listed if name in ENCODINGS]
+    if len(known) > 1 or not OTHER_ENCODINGS.isdisjoint(listed):
+        raise httpx2.DecodingError("the supported encodings are gzip and deflate")
+    return "".join(known)
 
 
 @contextmanager
