@@ -25,6 +25,9 @@ from toolkit.testing import ScriptedModel, call
 
 LOOPBACK = ["127.0.0.1"]
 SENTENCE = "The quick brown fox, which lives in the forest, jumps over the lazy dog near the river. "
+NO_TEXT = "(The page has no text. It may need scripts, or consist of frames or images.)"
+FORWARD = "<meta http-equiv=refresh content="
+RUSSIAN = "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u042d\u0442\u043e \u0442\u0435\u043a\u0441\u0442."
 ARTICLE = f"<h1>Foxes</h1><p>{SENTENCE * 3}</p><p>{SENTENCE * 3}</p>"
 BROKEN = {
     "deep": "<div>" * 200_000,
@@ -362,6 +365,8 @@ def test_charsets(data: bytes, charset: str | None, text: str) -> None:
         ("<meta charset=utf-16>\u65e5".encode(), None, "\u65e5"),
         ("<meta charset=euc-jp>\u65e5".encode(), "utf-8", "\u65e5"),
         ("<p>h\u00e9".encode("cp1252"), "no-such", "h\u00e9"),
+        (f"<p>{RUSSIAN}".encode("cp1251"), None, RUSSIAN),
+        (f"<p>{RUSSIAN}".encode("cp1251"), "no-such", RUSSIAN),
     ],
 )
 def test_charsets_of_html(data: bytes, charset: str | None, text: str) -> None:
