@@ -252,6 +252,7 @@ def extract_main_text(html: bytes, charset: str | None = None) -> str:
             element.decompose()
     main = page.main_content()
     _flatten_tables(page)
+    _break_lines(page)
     return ((main.to_text() if main else "") or page.to_text()).strip()
 
 
@@ -265,3 +266,13 @@ def _flatten_tables(page: turbohtml.Document) -> None:
         cell.tag = "span"
     for part in page.select("table, caption, thead, tbody, tfoot, tr"):
         part.tag = "div"
+
+
+def _break_lines(page: turbohtml.Document) -> None:
+    """End the lines of preformatted text that elements end, not line ends, as in the code of many pages."""
+    from turbohtml import Text
+
+    for part in page.select("pre br"):
+        part.replace_with(Text("\n"))
+    for part in page.select("pre :is(div, p, li):not(:last-child)"):
+        part.insert_after(Text("\n"))
