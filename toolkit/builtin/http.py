@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
+NO_TEXT = "(The page has no text. It may need scripts, or consist of frames or images.)"
+EMPTY = "(The page is empty.)"
+MAX_DELAY = 10  # seconds after which a page may forward a reader to another one, as told by a meta element
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # Media types that are text, besides text/..., ...+json and ...+xml; and those that say nothing about the content.
@@ -170,7 +173,7 @@ async def fetch_page(client: HttpClient, url: str) -> Page:
     response = await client.get(url)
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     body, is_cut = response.content, response.extensions["is_cut"]
-    arguments = (body, media_type, response.charset_encoding, is_cut)
+    arguments = (body, media_type, response.charset_encoding, is_cut, str(response.url))
     return Page(
         url=str(response.url),
         status=response.status_code,
@@ -199,20 +202,21 @@ def make_client(**options: Unpack[WebOptions]) -> HttpClient:
 
 
 def _cut_page(page: Page) -> str:
-    data = page.text.encode("utf-8", "replace")
+    text = page.text or (NO_TEXT if page.size else EMPTY)
+    data = text.encode("utf-8", "replace")
     if len(data) <= MAX_TEXT and not page.is_cut:
-        return page.text
+        return text
     return data[:MAX_TEXT].decode("utf-8", "ignore") + TRUNCATED
 
 
-def _extract_text(body: bytes, media_type: str, charset: str | None, is_cut: bool) -> str:  # noqa: FBT001
+def _extract_text(body: bytes, media_type: str, charset: str | None, is_cut: bool, url: str) -> str:  # noqa: FBT001
     is_html = media_type in HTML_TYPES or (not media_type and body.lstrip()[:5].lower() in (b"<html", b"<!doc"))
     is_text = media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in TEXT_TYPES
     if _is_binary(body, charset) or not (is_html or is_text):
         size = f"{'more than ' if is_cut else ''}{len(body)} bytes"
         raise Failed(f"read error: it is not text but {media_type[:MAX_SHOWN] or 'unknown data'}, {size}")
     body = _LAST_CHARACTER.sub(b"", body) if is_cut else body
-    return extract_main_text(body, charset) if is_html else decode(body, charset).strip()
+    return extract_main_text(body, charset, url) if is_html else decode(body, charset).strip()
 
 
 def _is_binary(body: bytes, charset: str | None) -> bool:
@@ -234,8 +238,8 @@ def decode(data: bytes, charset: str | None) -> str:
     return data.decode(detected.codec or "utf-8", "replace").removeprefix("\ufeff")
 
 
-def extract_main_text(html: bytes, charset: str | None = None) -> str:
-    """Extract the main text of HTML, or all of its text if no part stands out.
+def extract_main_text(html: bytes, charset: str | None = None, url: str = "") -> str:
+    """Extract the main text of HTML, or all of its text if no part stands out, and where it forwards to.
 
     Time and memory are proportional to the length, for broken HTML too: at most a second and 250 MB for a mebibyte, as
     measured.
@@ -253,7 +257,10 @@ def extract_main_text(html: bytes, charset: str | None = None) -> str:
     main = page.main_content()
     _flatten_tables(page)
     _break_lines(page)
-    return ((main.to_text() if main else "") or page.to_text()).strip()
+    text = (main.to_text() if main else "") or page.to_text()
+    seconds, target = page.meta_refresh(url) or (0, url)
+    is_forwarded = seconds <= MAX_DELAY and target != url and re.fullmatch(r"https?://.{1,2000}", target)
+    return f"{text}\n\n(This page forwards to {target})".strip() if is_forwarded else text.strip()
 
 
 def _flatten_tables(page: turbohtml.Document) -> None:
