@@ -163,6 +163,14 @@ def test_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     assert "returned None" in caplog.text
 
 
+@pytest.mark.parametrize(("answer", "multi_select"), [("", False), (" \n", False), ([], False), ("", True)], ids=str)
+def test_empty_answer(answer: Any, multi_select: bool) -> None:
+    """An empty text, as of a person who only presses Enter, is no answer."""
+    tool = ask_user_tool(lambda _: answer)
+
+    assert ("No answer was given.", "failed") == ask(tool, question="Go?", multi_select=multi_select)
+
+
 async def gone(_: Question) -> str:
     """Raise as input() does at the end of its text."""
     raise EOFError
