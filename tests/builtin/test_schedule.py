@@ -381,6 +381,16 @@ def test_many_matches(box: Toolbox) -> None:
     assert "Multiple matches: Mail digest, Mail backup. Be more specific." == text
 
 
+def test_whole_description(box: Toolbox) -> None:
+    """An action whose whole description is given is changed, though others contain it."""
+    create(box, "Mail")
+    create(box, "Mail backup")
+
+    text = call_tool(box, "schedule_update", description_query="Mail", enabled=False)
+
+    assert 'Updated "Mail": paused' == text
+
+
 def test_changed_meanwhile(clock: Clock) -> None:
     """A simultaneous change of another process is not overwritten."""
 

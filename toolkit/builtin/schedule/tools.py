@@ -177,6 +177,7 @@ class _Schedule:
         """
         self._refuse_scheduled_run(context)
         matches = self._find_actions(description_query)
+        matches = [action for action in matches if action.description == description_query] or matches
         if not matches:
             return _format_no_match(description_query)
         if len(matches) > 1:
