@@ -267,7 +267,7 @@ def _ask_for_memories(messages: Sequence[Message], runner: Runner) -> list[tuple
 
 
 def _normalize(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".")
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(".\u3002")
 
 
 def memory_tool(save: Callable[[str, Kind], object]) -> Tool[..., Any]:
