@@ -169,6 +169,15 @@ def test_edits(box: Toolbox, old: str, new: str, message: str) -> None:
     assert message == text(box, "edit_file", path="src/main.py", old_text=old, new_text=new)
 
 
+def test_most_similar_lines(box: Toolbox, place: Path) -> None:
+    """Of several places that begin like a text, the most similar one is quoted, with its long lines cut."""
+    (place / "code").write_text("def f():\n    a\n\ndef f():\n    b\n    " + "c" * 2000 + "\n    d\n    e\n")
+    answer = text(box, "edit_file", path="code", old_text="def f():\n  b\n  x\n  d", new_text="")
+
+    quoted = f"def f():\n    b\n    {'c' * 1996}... (4 more characters)\n    d\n    e"
+    assert f"old_text not found in code.\n\nDid you mean:\n```\n{quoted}\n```\n{ADVICE}" == answer
+
+
 @pytest.mark.parametrize(
     ("data", "old", "message"),
     [

@@ -45,6 +45,7 @@ MAX_LINE = 2000  # characters of a line that are searched and returned
 MAX_LISTED = 200  # files
 MAX_MATCHES = 50
 MAX_NAMED = 5  # files of which a search without a match says that they were not searched in full
+MAX_COMPARED = 100  # places in a file that are compared with a text that is not found
 MAX_DEPTH = 100  # levels of directories that are searched
 MAX_PATTERN = 1000  # characters of a pattern or a glob
 # The engine refuses an expression that needs 10 MiB (regex, RegexBuilder::size_limit). One that it accepts when it is
@@ -277,7 +278,8 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     start = text.find(old)
     if start < 0:
         differs_by_ends = old.replace("\r\n", "\n") in text.replace("\r\n", "\n")
-        raise Failed(f"old_text not found in {path}.\n\n{LINE_ENDS if differs_by_ends else _suggest_match(text, old)}")
+        advice = LINE_ENDS if differs_by_ends else _suggest_match(text, old) + _name_lookalikes(text, old)
+        raise Failed(f"old_text not found in {path}.\n\n{advice}")
     if text.find(old, start + 1) >= 0:  # also if two overlap, as two lines of `}` in three
         count = max(text.count(old), 2)
         raise Failed(
@@ -286,21 +288,29 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
     return text[:start] + new + text[start + len(old) :]
 
 
-def _suggest_match(text: str, old: str) -> str:
-    """Name the characters in which a similar text differs, or quote lines from the first that is similar on.
+def _name_lookalikes(text: str, old: str) -> str:
+    """Name the characters in which a text differs from one that looks the same; empty if there is none."""
+    position = text.translate(LOOKALIKES).find(old.translate(LOOKALIKES))
+    if position < 0:
+        return ""
+    pairs = dict.fromkeys(pair for pair in zip(text[position:], old) if pair[0] != pair[1])
+    shown = ", ".join(f"U+{ord(found):04X} for {wanted!r}" for found, wanted in pairs)
+    return f"\nThe file has other characters that look alike: {shown}. Write them as they are in the file."
 
-    As many lines as are wanted are quoted, and one more.
+
+def _suggest_match(text: str, old: str) -> str:
+    """Quote the lines that are most similar: as many as are wanted, and one more.
+
+    They begin with one that contains the first wanted line.
     """
-    if (position := text.translate(LOOKALIKES).find(old.translate(LOOKALIKES))) >= 0:
-        pairs = dict.fromkeys(pair for pair in zip(text[position:], old) if pair[0] != pair[1])
-        shown = ", ".join(f"U+{ord(found):04X} for {wanted!r}" for found, wanted in pairs)
-        return f"The file has other characters that look alike: {shown}. Write them as they are in the file."
     wanted = list(iter_lines(old.strip()))
     lines = list(iter_lines(text))
-    start = next((number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line), None)
-    if start is None:
+    starts = (number for number, line in enumerate(lines) if wanted and wanted[0].strip() in line)
+    places = [lines[start : start + len(wanted) + 1] for start in islice(starts, MAX_COMPARED)]
+    if not places:
         return TIP
-    similar = "\n".join(lines[start : start + len(wanted) + 1])
+    best = max(places, key=lambda place: sum(found.strip() == line.strip() for found, line in zip(place, wanted)))
+    similar = "\n".join(map(clip_line, best))
     return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
 
 
