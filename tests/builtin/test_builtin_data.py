@@ -174,8 +174,26 @@ def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
     """Metrics use the values that are numbers, and are named op_column."""
     requests = [{"column": "a", "op": op} for op in METRICS]
     result = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=requests)
+    result.pop("left_out", None)
 
     assert {"groups": [{f"{op}_a": value for op, value in zip(METRICS, metrics)}], "count": 1} == result
+
+
+@pytest.mark.parametrize(
+    ("values", "left_out"),
+    [
+        (["1,000", "$5", 2, "", " ", None, "3"], {"left_out": {"a": 2}}),
+        ([1, "2", None, ""], {}),
+        ([[1], True], {"left_out": {"a": 2}}),
+    ],
+    ids=str,
+)
+def test_left_out(values: list[Any], left_out: dict[str, Any]) -> None:
+    """A result says how many values are no numbers, so that a sum of other texts is not taken for whole."""
+    metrics = [{"column": "a", "op": "sum"}, {"column": "b", "op": "count"}]
+    result = call_tool("data_aggregate", records=[{"a": value} for value in values], metrics=metrics)
+
+    assert left_out == {name: value for name, value in result.items() if name not in ("groups", "count")}
 
 
 def test_groups() -> None:

@@ -122,8 +122,8 @@ def data_aggregate(
 
     Args:
         records: Records, as data_parse returns them.
-        metrics: The metrics. Values that are not numbers, or beyond 1e300, are left out; count counts the
-            records.
+        metrics: The metrics. Values that are not numbers, or beyond 1e300, are left out, and left_out says of how
+            many of a column; count counts the records.
         group_by: Columns whose values make a group; all records are one group by default.
     """
     check_columns("metrics", [one["column"] for one in metrics if one["op"] != "count"], records)
@@ -140,7 +140,9 @@ def data_aggregate(
         | {name: compute_metric(group, one) for name, one in zip(names, metrics)}
         for group in members
     ]
-    return limit_rows("groups", rows)
+    left_out = count_left_out(records, [one["column"] for one in metrics if one["op"] != "count"])
+    more: dict[str, Any] = {"left_out": left_out} if left_out else {}
+    return limit_rows("groups", rows, **more)
 
 
 @tool(title="Transform Data", effect="read")
@@ -271,6 +273,15 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
     if op == "sum":
         return total
     return to_integer(total / len(numbers)) if numbers else None
+
+
+def count_left_out(rows: Sequence[Row], columns: Iterable[str]) -> dict[str, int]:
+    """Count the values of each column that are neither numbers nor blank, such as "1,000"."""
+    counts = {
+        column: sum(parse_number(value) is None and str(value or "").strip() != "" for value in values)
+        for column, values in ((column, [row.get(column) for row in rows]) for column in columns)
+    }
+    return {column: count for column, count in counts.items() if count}
 
 
 def to_integer(value: Number) -> Number:
