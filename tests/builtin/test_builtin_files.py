@@ -38,6 +38,7 @@ NAMES = {"src", "node_modules", "link", "victim"}
 SOURCE = str(Path(__file__).parents[2])
 LEFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 NOT_SEARCHED = "Not searched in full, as it or one of its lines is too long:"
+NOT_LISTED = "Not listed: files below max_depth, such as those in"
 LATE = CodingLimits(list_seconds=1e-9, search_seconds=1e-9)
 UNANSWERED = (
     "Tool approval could not be completed because no approval handler is configured; "
@@ -123,7 +124,10 @@ def test_described_parameters(box: Toolbox) -> None:
         ("write_file", {"path": "src/main.py/x", "content": ""}, "Cannot create directory: Not a directory"),
         ("write_file", {"path": "src", "content": ""}, "Cannot write src: Is a directory"),
         ("list_files", {}, "src/deep/a..b.txt\nsrc/main.py\n\n(2 files)"),
-        ("list_files", {"max_depth": 2, "pattern": "*.py"}, "src/main.py\n\n(1 files)"),
+        ("list_files", {"max_depth": 2, "pattern": "*.py"}, f"src/main.py\n\n(1 files)\n{NOT_LISTED} src/deep"),
+        ("list_files", {"max_depth": 2}, "src/main.py\n\n(1 files)"),
+        ("list_files", {"max_depth": 1}, f"No files found in .\n{NOT_LISTED} src"),
+        ("list_files", {"max_depth": 1, "pattern": "**/*.py"}, f"No files found in .\n{NOT_LISTED} src"),
         ("list_files", {"path": "src/main.py"}, "src/main.py\n\n(1 files)"),
         ("list_files", {"path": "src", "pattern": "*.rs"}, "No files found in src"),
         ("list_files", {"path": "nothing"}, "Directory not found: nothing. Check the path and try again."),
@@ -1016,7 +1020,7 @@ def test_entries_are_bounded(place: Path) -> None:
     workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(workspace.walk_files(".", 9, bool))
+        list(workspace.walk_files(".", 9, bool, []))
 
 
 def test_entries_of_one_directory(place: Path) -> None:
@@ -1027,7 +1031,7 @@ def test_entries_of_one_directory(place: Path) -> None:
     workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(workspace.walk_files(".", 9, lambda: visited.append(None)))
+        list(workspace.walk_files(".", 9, lambda: visited.append(None), []))
     assert 4 == len(visited)
 
 

@@ -188,14 +188,17 @@ class CodingTools(FileTools):
             f"Failed to list {path}", path, missing=f"Directory not found: {path}. Check the path and try again."
         )
         with errors, _deadline(context, self._limits.list_seconds, "Listing timed out") as check:
-            names = sorted(self._find_files(path, is_match, max_depth, check))
-        return _render_listing(names, path)
+            deeper: list[str] = []
+            names = sorted(self._find_files(path, is_match, max_depth, check, deeper))
+        return _render_listing(names, path, deeper if pattern or not names else [])
 
     @tool(title="Search Files", effect="read")
     def search(
         self, pattern: str, path: str = ".", include: str = "", *, case_sensitive: bool = False, context: ToolContext
     ) -> ToolResult:
         """Search files for a pattern. Returns lines of the form `path:line number:text`, 50 at most.
+
+        Files in target, .git and node_modules are left out, unless path names such a directory.
 
         Binary, private and large files are left out, and those in target, .git and node_modules. The first 2000
         characters of each line are searched.
@@ -210,16 +213,16 @@ class CodingTools(FileTools):
         matches, is_match = compile_pattern(pattern, case_sensitive=case_sensitive), compile_glob(include)
         errors = _report_errors("Search error", path)
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
-            names = self._find_files(path, is_match, MAX_DEPTH, check)
+            names = self._find_files(path, is_match, MAX_DEPTH, check, [])
             partly: list[str] = []
             hits = chain.from_iterable(self._search_file(name, path, matches, check, partly) for name in names)
             return _render_matches(list(islice(hits, MAX_MATCHES)), pattern, partly)
 
     def _find_files(
-        self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object]
+        self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object], deeper: list[str]
     ) -> Iterator[str]:
         start = PurePosixPath(*self._workspace.root.split(path))
-        for name in self._workspace.walk_files(path, depth, check):
+        for name in self._workspace.walk_files(path, depth, check, deeper):
             below = PurePosixPath(name).relative_to(start)
             if is_match(str(below) if below.name else start.name):
                 yield name
@@ -329,14 +332,15 @@ def _deadline(context: ToolContext, seconds: float, message: str) -> Iterator[Ca
         yield check
 
 
-def _render_listing(paths: list[str], path: str) -> ToolResult:
+def _render_listing(paths: list[str], path: str, deeper: list[str]) -> ToolResult:
     total = len(paths)
     details = {"total": total, "truncated": total > MAX_LISTED}
+    note = f"\nNot listed: files below max_depth, such as those in {escape_name(deeper[0])}" if deeper else ""
     if not paths:
-        return ToolResult(f"No files found in {path}", details=details)
+        return ToolResult(f"No files found in {path}{note}", details=details)
     names = "\n".join(map(escape_name, paths[:MAX_LISTED]))
     count = f"... ({total} files, showing first {MAX_LISTED})" if total > MAX_LISTED else f"({total} files)"
-    return ToolResult(f"{names}\n\n{count}", details=details)
+    return ToolResult(f"{names}\n\n{count}{note}", details=details)
 
 
 def _render_matches(hits: list[str], pattern: str, partly: list[str]) -> ToolResult:

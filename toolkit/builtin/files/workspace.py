@@ -216,13 +216,14 @@ class Workspace:
         with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
             yield from entries
 
-    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[str]:
+    def walk_files(self, path: str, depth: int, check: Callable[[], object], deeper: list[str]) -> Iterator[str]:
         """Yield the paths of regular files in order of names, without `SKIPPED_DIRECTORIES`; no link is followed.
 
         Args:
             path: A directory, or a file, whose own path is yielded.
             depth: Levels of directories; 1 is the directory itself.
             check: Called before each entry; raises to end the walk.
+            deeper: Gets the directories below these levels, whose files are not yielded.
         """
         start = "/".join(self.root.split(path))
         if self._is_file(path):
@@ -236,7 +237,11 @@ class Workspace:
             if count > self.max_entries:
                 raise OSError(errno.E2BIG, f"more than {self.max_entries} entries; look further down")
             yield from (name for name, kind in entries if kind == "file")
-            pending += [(name, left - 1) for name, kind in reversed(entries) if kind == "directory" and left > 1]
+            inner = [name for name, kind in entries if kind == "directory"]
+            if left > 1:
+                pending += [(name, left - 1) for name in reversed(inner)]
+            else:
+                deeper += inner
 
     def _is_file(self, path: str) -> bool:
         opened = self.root.open(path)
