@@ -96,6 +96,8 @@ def run_program(code: str, *tools: Any, **options: Any) -> Any:
 PROGRAMS: dict[str, tuple[str, Any]] = {
     "value": ("1 + 1", {"value": 2}),
     "nothing": ("x = 1", {"value": None}),
+    "bytes": ("[b'a', 1]", {"value": ["a", 1]}),
+    "bytes that are not UTF-8": ("[b'\\xff', 1]", {"value": ["_w==", 1]}),
     "printed": ("print('a')\nprint(2)", {"printed": "a\n2\n", "value": None}),
     "call": ("(await forecast('Oslo', days=1))[0]", {"value": {"name": "day 0", "degrees": 20.0, "next": None}}),
     "positional": ("len(await forecast('Oslo', 'F', 3))", {"value": 3}),

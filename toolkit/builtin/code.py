@@ -147,7 +147,7 @@ class _Interpreter:
         if program.stopped is not None:
             return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
-        done = {**shown, "value": to_jsonable_python(value, fallback=repr, inf_nan_mode="strings")}
+        done = {**shown, "value": _to_plain_data(value)}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
         return ToolResult(done, text, images=tuple(program.images), files=tuple(program.files))
 
@@ -233,6 +233,15 @@ def _list_failures(each: Tool[..., Any]) -> list[str]:
     known = each.handler.interface.raises
     others = {error.__name__: "" for error in each.relay if error.__name__ not in known}
     return [f"{name}: {text}".removesuffix(": ") for name, text in {**known, **others}.items()]
+
+
+def _to_plain_data(value: Any) -> Any:
+    """Return a value as JSON has it: bytes as text, or as Base64 if they are not UTF-8."""
+    convert = partial(to_jsonable_python, value, fallback=repr, inf_nan_mode="strings")
+    try:
+        return convert()
+    except UnicodeDecodeError:
+        return convert(bytes_mode="base64")
 
 
 def _explain_failure(error: Any, printed: str) -> ToolError:
