@@ -156,12 +156,19 @@ def test_no_passage() -> None:
     )
 
 
-@pytest.mark.parametrize("found", ["one text", None, 5])
+@pytest.mark.parametrize("found", ["one text", None, 5, {"documents": [["one text"]]}])
 def test_no_list_of_passages(found: Any) -> None:
     """What a search gives in place of a list is named."""
     text = retriever_tool(lambda query: found, "x").invoke({"query": "cats"}).text
 
     assert f"search error: the search returned a {type(found).__name__}, not a list of passages" == text
+
+
+def test_empty_passages() -> None:
+    """A passage without text is left out, and takes no place."""
+    found = ["", {"content": " \n", "source": "a.md"}, "Cats sleep."]
+
+    assert "[1] Cats sleep." == retriever_tool(lambda query: found, "x", top_k=1).invoke({"query": "cats"}).text
 
 
 @pytest.mark.parametrize("make", [lambda s, **o: retriever_tool(s, "docs", **o), Prefetch])

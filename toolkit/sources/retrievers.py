@@ -204,14 +204,14 @@ class _Selection:
         check_number("min_score", self.min_score, least=-1)
 
     def render(self, passages: Iterable[Any]) -> str:
-        """Render the passages within the limits; "" if there are none.
+        """Render the passages within the limits that have text; "" if there are none.
 
         Raises:
             Failed: `passages` is not a list, or one of them is not a passage.
         """
-        if isinstance(passages, str) or not isinstance(passages, Iterable):
+        if isinstance(passages, (str, Mapping)) or not isinstance(passages, Iterable):
             raise Failed(f"search error: the search returned a {type(passages).__name__}, not a list of passages")
-        parsed = map(_parse_passage, passages)
+        parsed = (passage for passage in map(_parse_passage, passages) if passage.content.strip())
         selected = [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
         return escape_hidden("\n\n".join(_render_passage(number, each) for number, each in enumerate(selected, 1)))
 
