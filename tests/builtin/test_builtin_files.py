@@ -39,6 +39,7 @@ SOURCE = str(Path(__file__).parents[2])
 LEFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 NOT_SEARCHED = "Not searched in full, as it or one of its lines is too long:"
 NOT_LISTED = "Not listed: files below max_depth, such as those in"
+NO_HOME = "~ is not the home directory here; write a path without it"
 LATE = CodingLimits(list_seconds=1e-9, search_seconds=1e-9)
 UNANSWERED = (
     "Tool approval could not be completed because no approval handler is configured; "
@@ -123,6 +124,8 @@ def test_described_parameters(box: Toolbox) -> None:
         ("write_file", {"path": "x/y/new.txt", "content": "h\u00e9"}, "Wrote 3 bytes to x/y/new.txt"),
         ("write_file", {"path": "src/main.py/x", "content": ""}, "Cannot create directory: Not a directory"),
         ("write_file", {"path": "src", "content": ""}, "Cannot write src: Is a directory"),
+        ("write_file", {"path": "~/x", "content": ""}, f"Cannot create directory: {NO_HOME}"),
+        ("file_write", {"path": "./~/x", "content": ""}, f"mkdir error: {NO_HOME}"),
         ("list_files", {}, "src/deep/a..b.txt\nsrc/main.py\n\n(2 files)"),
         ("list_files", {"max_depth": 2, "pattern": "*.py"}, f"src/main.py\n\n(1 files)\n{NOT_LISTED} src/deep"),
         ("list_files", {"max_depth": 2}, "src/main.py\n\n(1 files)"),

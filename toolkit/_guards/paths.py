@@ -149,11 +149,15 @@ class Root:
         """Make the missing parent directories of a path, with mode 0755; no link is followed.
 
         Raises:
-            OSError: One cannot be made, or is outside.
+            OSError: One cannot be made, or is outside; or the path is written as one in the home directory, and would
+                make a directory with the name `~`.
         """
+        names = self.split(path)[:-1]
+        if names[:1] == ("~",):
+            raise OSError(errno.EINVAL, "~ is not the home directory here; write a path without it")
         current = os.dup(self._descriptor)
         try:
-            for name in self.split(path)[:-1]:
+            for name in names:
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o755, dir_fd=current)
                 current = _step(current, name)
