@@ -296,6 +296,44 @@ def test_main_text() -> None:
     assert [] == [word for word in ("Home", "Top", "Bottom") if word in extract_main_text(page.encode())]
 
 
+@pytest.mark.parametrize("main", ["main", "div role=main"])
+@pytest.mark.parametrize(
+    "content", ["<table><tr><td>Rake</table>", "<ul><li><a href=/>Rake</a></ul>", "<dl><dt>Rake<dd>12 EUR</dl>"]
+)
+def test_declared_main_text(main: str, content: str) -> None:
+    """A table or list that the page declares as its main part is returned, not the sentences beside it."""
+    text = extract_main_text(f"<{main}><h1>Tools</h1>{content}</div></main><footer><p>{SENTENCE * 3}</footer>".encode())
+
+    assert (True, True, False) == (text.startswith("Tools"), "Rake" in text, SENTENCE in text)
+
+
+@pytest.mark.parametrize("footer", ["footer", "div"])
+def test_table_and_footer(footer: str) -> None:
+    """A table is read, although a footer has more sentences; if that is marked as one, it is left out."""
+    table = "<table>" + "<tr><td>Rake<td>12 EUR" * 30 + "</table>"
+    nav = "<nav>" + "<a href=/>Home</a>" * 9 + "</nav>"
+    text = extract_main_text(f"{nav}<div>{table}</div><{footer}><p>{SENTENCE * 3}</p></{footer}>".encode())
+
+    assert (30, 0, footer == "div") == (text.count("Rake | 12 EUR"), text.count("Home"), SENTENCE.strip() in text)
+
+
+def test_sections() -> None:
+    """An article is read whole, also a section with few sentences, or a part of the main element."""
+    rest = "<ul>" + "<li>Rake</li>" * 99 + "</ul>"
+    for outer in ("article", "main"):
+        page = f"<{outer}><section><p>{SENTENCE * 6}</p></section><section>{rest}</section></{outer}><p>Bottom</p>"
+
+        assert 99 == extract_main_text(page.encode()).count("Rake")
+
+
+def test_main_text_within_the_declared_one() -> None:
+    """Of the declared main part, the article is returned without what surrounds it; an empty part is none."""
+    page = f"<main><ul><li><a href=/>Home</a></ul><article>{ARTICLE}</article></main>"
+
+    assert "Home" not in extract_main_text(page.encode())
+    assert "Home" not in extract_main_text(f"<main></main><a href=/>Home</a><article>{ARTICLE}</article>".encode())
+
+
 @pytest.mark.parametrize(
     "hiding",
     [

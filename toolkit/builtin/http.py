@@ -58,6 +58,12 @@ _LAST_CHARACTER = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{0,3}\Z")
 
 # Elements that are hidden by an attribute, and content for browsers that lack a feature.
 HIDDEN_ELEMENTS = "[hidden], [aria-hidden=true i], [popover], template, datalist, dialog:not([open])"
+DECLARED_MAIN = "main, [role=main]"
+SURROUNDINGS = "nav, aside, footer"
+# The declared main part is read whole if it is that many times longer than the main text that was found; and the page,
+# without its surroundings, if that text has fewer characters than SHORT.
+MOST_LEFT_OUT = 1.5
+SHORT = 500
 FALLBACK_ELEMENTS = "noframes, noembed, iframe, object, audio, video, canvas"
 _HIDING_STYLE = re.compile(
     r"(?:^|;)\s*(?:display\s*:\s*none|(?:content-)?visibility\s*:\s*(?:hidden|collapse)|color\s*:\s*transparent"
@@ -254,13 +260,31 @@ def extract_main_text(html: bytes, charset: str | None = None, url: str = "") ->
     for element in page.select("[style]"):
         if _HIDING_STYLE.search(str(element.attrs["style"])):
             element.decompose()
-    main = page.main_content()
+    found = page.main_content()
     _flatten_tables(page)
     _break_lines(page)
-    text = (main.to_text() if main else "") or page.to_text()
+    text = _choose_text(page, found) or page.to_text()
     seconds, target = page.meta_refresh(url) or (0, url)
     is_forwarded = seconds <= MAX_DELAY and target != url and re.fullmatch(r"https?://.{1,2000}", target)
     return f"{text}\n\n(This page forwards to {target})".strip() if is_forwarded else text.strip()
+
+
+def _choose_text(page: turbohtml.Document, found: turbohtml.Element | None) -> str:
+    """Return the text of the part that stands out by its sentences, or of a larger one, if that leaves out much.
+
+    Tables, lists and short answers have few sentences; a footer or a question about cookies may have more.
+    """
+    text = (found.closest("article") or found).to_text().strip() if found else ""
+    if declared := page.select_one(DECLARED_MAIN):
+        is_within = found is not None and found.closest(DECLARED_MAIN) is not None
+        whole = declared.to_text().strip()
+    elif found and len(text) < SHORT:
+        is_within = found.closest(SURROUNDINGS) is None
+        page.remove(SURROUNDINGS)
+        whole = page.to_text().strip()
+    else:
+        return text
+    return text if is_within and len(whole) < MOST_LEFT_OUT * len(text) else whole or text
 
 
 def _flatten_tables(page: turbohtml.Document) -> None:
