@@ -10,6 +10,7 @@ import io
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
 from typing import Annotated, Any, Literal, TypeAlias
@@ -277,11 +278,10 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
 
 def count_left_out(rows: Sequence[Row], columns: Iterable[str]) -> dict[str, int]:
     """Count the values of each column that are neither numbers nor blank, such as "1,000"."""
-    counts = {
-        column: sum(parse_number(value) is None and str(value or "").strip() != "" for value in values)
-        for column, values in ((column, [row.get(column) for row in rows]) for column in columns)
-    }
-    return {column: count for column, count in counts.items() if count}
+    pairs = ((column, row.get(column)) for column in dict.fromkeys(columns) for row in rows)
+    return dict(
+        Counter(column for column, value in pairs if value and str(value).strip() and parse_number(value) is None)
+    )
 
 
 def to_integer(value: Number) -> Number:

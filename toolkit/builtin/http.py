@@ -40,7 +40,7 @@ MAX_TEXT = 8000  # bytes that a model gets
 TRUNCATED = "\n... (truncated)"
 NO_TEXT = "(The page has no text. It may need scripts, or consist of frames or images.)"
 EMPTY = "(The page is empty.)"
-MAX_DELAY = 10  # seconds after which a page may forward a reader to another one, as told by a meta element
+MAX_DELAY = 10  # seconds after which a page may forward a reader to another one, by a meta element
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # Media types that are text, besides text/..., ...+json and ...+xml; and those that say nothing about the content.

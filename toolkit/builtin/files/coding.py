@@ -198,10 +198,8 @@ class CodingTools(FileTools):
     ) -> ToolResult:
         """Search files for a pattern. Returns lines of the form `path:line number:text`, 50 at most.
 
-        Files in target, .git and node_modules are left out, unless path names such a directory.
-
-        Binary, private and large files are left out, and those in target, .git and node_modules. The first 2000
-        characters of each line are searched.
+        Binary, private and large files are left out, and those in target, .git and node_modules, unless path is such a
+        directory. The first 2000 characters of each line are searched.
 
         Args:
             pattern: Regular expression as ripgrep takes it, matched against each line.
