@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.servers import FakeServer
-from toolkit import ToolCall, repair_history
-from toolkit._dialects.chat import parse_history, render_message
-from toolkit._runner.history import LOST_TEXT
+from toolkit import Runner, ToolCall, repair_history
 from toolkit.models import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
-from toolkit.testing import reply
+from toolkit.testing import ScriptedModel, reply
 
 USER = UserMessage("Go on.")
+LOST_TEXT = "No result of this call is known: it may have been executed, or not. Find out before you make it again."
 
 
 def response(*ids: str, arguments: str = "{}") -> ModelResponse:
@@ -222,9 +221,14 @@ WIRED: dict[str, tuple[list[dict[str, Any]], list[Message], tuple[str, ...]]] = 
 
 
 @pytest.mark.parametrize(("wire", "whole", "notes"), WIRED.values(), ids=WIRED)
-def test_openai_form(wire: list[dict[str, Any]], whole: list[Message], notes: tuple[str, ...]) -> None:
-    """What lacks ids, or is of an older form, is read whole and repaired as any other history."""
-    assert (whole, notes) == repair_history(parse_history(wire))
+def test_openai_form(
+    wire: list[dict[str, Any]], whole: list[Message], notes: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What lacks ids, or is of an older form, is read whole and repaired as any other history; each note is logged."""
+    result = Runner(model=ScriptedModel(["Yes."])).run("Go on.", messages=wire)
+
+    assert [*whole, USER] == [*result.messages[:-1]]
+    assert [f"The history was repaired: {note}" for note in notes] == caplog.messages
 
 
 @pytest.mark.parametrize("role", ["system", "assistant", "tool"])
@@ -233,7 +237,7 @@ def test_pictures_elsewhere(role: str) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}
 
     with pytest.raises(ValueError, match="Only user messages may have images and files"):
-        parse_history([{"role": role, "content": [picture]}])
+        Runner(model=ScriptedModel([])).run("Go on.", messages=[{"role": role, "content": [picture]}])
 
 
 IDS = st.sampled_from(["a", "b", "c", ""])
@@ -265,16 +269,14 @@ def send() -> Iterator[Any]:
         FakeServer(lambda _: reply.text("Yes."), strict=True) as server,
         openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
     ):
-        yield lambda messages: client.chat.completions.create(model="m", messages=messages)
+        yield lambda messages: Runner(client=client, model="m").run("Go on.", messages=messages)
 
 
 @given(broken())
 @examples(200)
 def test_accepted(send: Any, messages: list[Message]) -> None:
     """Whatever was lost, doubled or shuffled, a strict server accepts what comes of it."""
-    made, _ = repair_history([USER, *messages])
-
-    assert "Yes." == send([render_message(message) for message in made]).choices[0].message.content
+    assert "Yes." == send(messages).output
 
 
 @given(broken())
