@@ -19,15 +19,11 @@ from toolkit import (
     ModelError,
     Runner,
     RunResult,
-    RunState,
     ToolCall,
     ToolContext,
     batched,
     tool,
 )
-from toolkit._dialects.base import CUT_TEXT
-from toolkit._runner.conversation import Conversation
-from toolkit._runner.tool_calls import DROPPED_TEXT
 from toolkit.events import (
     Event,
     RunFinished,
@@ -39,18 +35,20 @@ from toolkit.events import (
     TurnFinished,
     TurnStarted,
 )
-from toolkit.models import CallReady, ModelRequest, ModelResponse, UserMessage
+from toolkit.models import CallReady, ModelRequest, ModelResponse
 from toolkit.testing import call, reply
 
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 WAYS = pytest.mark.parametrize("go", [stream, astream, start])
 
 
 @dataclass
 class Promising:
-    """A model that gives each call as soon as it has it, and ends its answer once `go_on` is set."""
+    """A model that gives each call as soon as it has it, and ends each of its answers once `go_on` is set."""
 
     promised: Sequence[ToolCall]
     calls: Sequence[ToolCall] | None = None
+    answers: int = 1
     finish_reason: str = "tool_calls"
     error: Exception | None = None
     is_async: bool = False
@@ -63,7 +61,7 @@ class Promising:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         self.turn += 1
-        if self.turn > 1:
+        if self.turn > self.answers:
             yield ModelResponse(text="ok", finish_reason="stop")
             return
         for position, each in enumerate(self.promised):
@@ -218,7 +216,8 @@ def ends(library: Library, **options: Any) -> list[tuple[str, str]]:
     return reported
 
 
-STARTED, DROPPED = ("started", '{"n": 1}'), ("cancelled", DROPPED_TEXT)
+STARTED = ("started", '{"n": 1}')
+DROPPED = ("cancelled", "Dropped: the model's answer does not hold this call in the end.")
 
 
 @pytest.mark.parametrize(
@@ -242,28 +241,19 @@ def test_every_start_has_its_end(
     assert reported == ends(Library(Promising(reads(1))), hooks=[Changing(change)])
 
 
-def test_one_end_for_each_id() -> None:
+@pytest.mark.parametrize(
+    ("answers", "change"),
+    [(1, lambda response: replace(response, calls=tuple(reads(2)))), (2, lambda _: ModelResponse())],
+    ids=["another call", "the same call, when the model is asked again"],
+)
+def test_one_end_for_each_id(answers: int, change: Callable[[ModelResponse], ModelResponse]) -> None:
     """A call that takes the place of a dropped one has an id of its own: each id starts once and ends once."""
-    change = Changing(lambda response: replace(response, calls=tuple(reads(2))))
-    events = list(Library(Promising(reads(1))).runner(hooks=[change]).stream("go"))
+    library = Library(Promising(reads(1), answers=answers))
+    events = list(library.runner(hooks=[Changing(change)]).stream("go"))
     started = [event.call.id for event in events if isinstance(event, ToolCallStarted)]
     finished = [event.call.id for event in events if isinstance(event, ToolCallFinished)]
 
     assert (2, started) == (len(set(started)), finished)
-
-
-def test_foreseen_id_is_for_one_call() -> None:
-    """The id of a dropped call is given to no later one, though it is the same."""
-    talk = Conversation(RunState(run_id="run", messages=(UserMessage("go"),)))
-    first = talk.reserve_id(call("read"), 0)
-    talk.next()
-    talk.add_response(ModelResponse(text=""))
-    talk.next()
-    second = talk.reserve_id(call("read"), 0)
-    answer = talk.add_response(ModelResponse(calls=(call("read"),)))
-
-    assert first is not None and second is not None
-    assert ("run_0", "run_0_2", "run_0_2") == (first.id, second.id, answer.calls[0].id)
 
 
 def test_answer_that_breaks_off() -> None:

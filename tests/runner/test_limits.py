@@ -16,12 +16,12 @@ import pytest
 
 from tests.ways import arun, astream, run, stream
 from toolkit import LimitError, Limits, ModelError, Prices, Runner, RunResult, Usage, tool
-from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
 from toolkit.events import LimitName, LimitReached
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "limits.md"
+LAST_TURN = "You have used all available tool calls. Summarize what you found and respond to the user."
 WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream])
 
 
@@ -153,7 +153,7 @@ def test_call_in_the_last_turn() -> None:
     script: list[Any] = [[call("add")], ModelResponse(text="Wait.", calls=(call("add"),))]
     result = Runner([add], model=ScriptedModel(script), max_turns=1).run("go")
 
-    assert ("Wait.", NO_TOOLS_TEXT, [None, "cancelled"]) == (
+    assert ("Wait.", "Not run: no tool can be called in the last turn.", [None, "cancelled"]) == (
         result.output, texts(result)[-1], [done.result.kind for done in result.calls]
     )  # fmt: skip
 

@@ -20,10 +20,8 @@ from typing_extensions import TypedDict
 from tests import ways
 from tests.servers import FakeServer
 from toolkit import DefinitionError, Limits, ModelError, RunError, Runner, RunResult, RunState, ToolError
-from toolkit._dialects.catalog import RunDialectName
-from toolkit._runner.limits import LAST_TURN
 from toolkit.events import OutputDelta, RunFinished, TextDelta, ToolArgumentsDelta
-from toolkit.models import ModelResponse, UserMessage
+from toolkit.models import ModelResponse
 from toolkit.testing import Reply, ScriptedModel, call, reply
 
 
@@ -92,9 +90,7 @@ ALL = pytest.mark.parametrize(
 )
 
 
-def served(
-    *replies: Reply, go: Callable[..., Any] = run_for_person, dialect: RunDialectName = "chat"
-) -> tuple[Any, list[Any]]:
+def served(*replies: Reply, go: Callable[..., Any] = run_for_person, dialect: Any = "chat") -> tuple[Any, list[Any]]:
     """The results of a run over these replies, and the requests' bodies."""
     with (
         FakeServer(replies) as server,
@@ -375,9 +371,7 @@ def test_last_turn() -> None:
         result = Runner([add], model=model, max_turns=1).run("x", output_type=Person)
     asked = [(bool(request.tools), request.output is not None) for request in model.requests]
 
-    assert ([(True, True), (False, True), (False, True)], "max_turns", UserMessage(LAST_TURN)) == (
-        asked, result.finish_reason, model.requests[1].messages[-1]
-    )  # fmt: skip
+    assert ([(True, True), (False, True), (False, True)], "max_turns") == (asked, result.finish_reason)
 
 
 def test_stop_without_an_answer() -> None:
@@ -633,7 +627,7 @@ def by_schema_later(runner: Runner) -> RunResult[Any]:
     [("chat", ANN), ("calls", f'{{"calls": [], "output": {ANN}}}')],
     ids=["native", "calls"],
 )
-def test_schema_on_the_wire(go: Callable[..., Any], dialect: RunDialectName, answer: str) -> None:
+def test_schema_on_the_wire(go: Callable[..., Any], dialect: str, answer: str) -> None:
     """A JSON Schema is asked for as the type is that has it."""
     result, bodies = served(reply.text(answer), go=go, dialect=dialect)
     typed, expected = served(reply.text(answer), dialect=dialect)

@@ -331,8 +331,7 @@ def test_whole_result_after_a_crash() -> None:
 SHARED = """
 import json, os, sys
 from pathlib import Path
-from toolkit import Decision, Image, Runner, RunState, tool
-from toolkit._execution.ledger import SQLiteLedger
+from toolkit import Decision, Image, Runner, RunState, SQLiteLedger, tool
 from toolkit.testing import ScriptedModel, call
 
 HOME = Path(sys.argv[1])
