@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.ways import run_with_backend
 from toolkit import (
     ApprovalRequest,
     Cancelled,
@@ -26,12 +25,8 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.gates import Gates
 from toolkit.approvers import Console
-from toolkit.testing import ScriptedModel
+from toolkit.testing import ScriptedModel, call
 
 BackendName = Literal["sync", "async"]
 BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
@@ -56,16 +51,13 @@ class Account:
 
 
 def execute_call(
-    made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **gates: Any
+    made: Tool[..., Any], backend: BackendName, words: str = '{"amount": "5"}', deps: object = None, **options: Any
 ) -> ToolResult:
-    """Execute one call of the tool `pay`."""
-    asked: dict[str, Any] = {f"{name}s": (gates.pop(name),) for name in ("authorizer", "approver") if name in gates}
-    dispatcher = Dispatcher(tools={made.name: made}, gates=Gates(**asked), **gates)
-    call = ToolCall(name=made.name, arguments=words)
-    context = ToolContext(deps=deps, tool_name=made.name)
-    if backend == "sync":
-        return run_sync(dispatcher.dispatch(call, context, SyncBackend()))
-    return run_with_backend(lambda made: dispatcher.dispatch(call, context, made))
+    """Execute one call of a tool in a run with these options."""
+    model = ScriptedModel([ToolCall(name=made.name, arguments=words), "Done."])
+    runner = Runner([made], model=model, **options)
+    result = runner.run("go", deps=deps) if backend == "sync" else asyncio.run(runner.arun("go", deps=deps))
+    return result.calls[0].result
 
 
 def gate(answer: Callable[..., Any], later: bool) -> Callable[..., Any]:
@@ -99,13 +91,13 @@ def test_pass(backend: BackendName, later: bool) -> None:
     """A call is executed if every gate returns True."""
     approving = gate(lambda *_: True, later)
 
-    assert ToolResult(5, "5") == execute_call(Account().pay, backend, authorizer=approving, approver=approving)
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, authorize=approving, approve=approving)
 
 
 @BACKENDS
 def test_pass_by_decision(backend: BackendName) -> None:
     """An approving decision lets a call pass."""
-    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approver=lambda _: Decision(approved=True))
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approve=lambda _: Decision(approved=True))
 
 
 NO_APPROVALS: dict[str, tuple[Callable[..., Any], str]] = {
@@ -143,7 +135,7 @@ NOT_APPROVED: dict[str, tuple[Callable[..., Any], str]] = {
 def test_not_authorized(backend: BackendName, later: bool, answer: Callable[..., Any], reason: str) -> None:
     """Only a plain True authorizes; a denied call reaches neither the approver nor the body."""
     account, asked = Account(), list[Any]()
-    result = execute_call(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
+    result = execute_call(account.pay, backend, authorize=gate(answer, later), approve=asked.append)
 
     assert (DENIED + reason, "denied") == (result.text, result.kind)
     assert [] == asked == account.paid
@@ -155,7 +147,7 @@ def test_not_authorized(backend: BackendName, later: bool, answer: Callable[...,
 def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., Any], text: str) -> None:
     """Only True or an approving decision approves; a rejected call never enters the body."""
     account = Account()
-    result = execute_call(account.pay, backend, approver=gate(answer, later))
+    result = execute_call(account.pay, backend, approve=gate(answer, later))
 
     kind = "unavailable" if text is INCOMPLETE else "rejected"
     assert (text, kind, []) == (result.text, result.kind, account.paid)
@@ -167,7 +159,7 @@ def test_not_approved(backend: BackendName, later: bool, answer: Callable[..., A
 def test_authorizer_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
     """Where an authorizer raises, nobody else is asked, and the model reads that the check failed."""
     account, asked = Account(), list[Any]()
-    result = execute_call(account.pay, backend, authorizer=gate(answer, later), approver=asked.append)
+    result = execute_call(account.pay, backend, authorize=gate(answer, later), approve=asked.append)
     text = 'Tool execution failed: tool authorization error for "pay": it failed; the tool was not run.'
 
     assert (text, "unavailable") == (result.text, result.kind)
@@ -180,14 +172,14 @@ def test_authorizer_raises(backend: BackendName, later: bool, answer: Callable[.
 def test_approver_raises(backend: BackendName, later: bool, answer: Callable[..., Any]) -> None:
     """Where an approver raises, the body is not entered, and the model does not read that a user rejected the call."""
     account = Account()
-    result = execute_call(account.pay, backend, approver=gate(answer, later))
+    result = execute_call(account.pay, backend, approve=gate(answer, later))
 
     assert (INCOMPLETE, "unavailable", []) == (result.text, result.kind, account.paid)
 
 
 def test_failing_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Why a gate failed is in the log, and only there."""
-    result = execute_call(Account().pay, "sync", authorizer=raising(RuntimeError("secret")))
+    result = execute_call(Account().pay, "sync", authorize=raising(RuntimeError("secret")))
 
     assert "secret" in caplog.text
     assert "secret" not in repr(result)
@@ -207,7 +199,7 @@ class AsyncApprover:
 )
 def test_kinds_of_approvers(backend: BackendName, approver: Any) -> None:
     """An async callable object and a function that returns a promise are approvers, too."""
-    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approver=approver)
+    assert ToolResult(5, "5") == execute_call(Account().pay, backend, approve=approver)
 
 
 @BACKENDS
@@ -215,9 +207,9 @@ def test_authorizer_sees(backend: BackendName) -> None:
     """An authorizer sees the tool, the typed arguments and the context."""
     seen: list[Any] = []
     made = Account().pay
-    execute_call(made, backend, deps="anna", authorizer=lambda *questions: seen.extend(questions))
+    execute_call(made, backend, deps="anna", authorize=lambda *questions: seen.extend(questions))
 
-    assert [made, {"amount": 5}, ToolContext(deps="anna", tool_name="pay")] == seen
+    assert [made, {"amount": 5}, "anna", "pay"] == [*seen[:2], seen[2].deps, seen[2].tool_name]
 
 
 @BACKENDS
@@ -225,13 +217,15 @@ def test_approver_sees(backend: BackendName) -> None:
     """An approver sees the tool, with its title, and the arguments that will be used."""
     seen: Any = []
     made = tool(Account().pay, title="Payment")
-    execute_call(made, backend, approver=lambda request: seen.append(request) or True)
+    execute_call(made, backend, deps="anna", approve=lambda request: seen.append(request) or True)
 
-    assert [ApprovalRequest(made, {"amount": 5}, ToolContext(deps=None, tool_name="pay"))] == seen
-    assert "Payment" == seen[0].tool.title
+    (request,) = seen
+    assert (made, {"amount": 5}, "anna", "Payment") == (
+        request.tool, request.arguments, request.context.deps, request.tool.title
+    )  # fmt: skip
 
 
-INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "cut": '{"amount": 5', "unknown key": '{"sum": 5}'}
+INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "no JSON": '{"amount": }', "unknown key": '{"sum": 5}'}
 
 
 @BACKENDS
@@ -239,20 +233,19 @@ INVALID = {"wrong type": '{"amount": "much"}', "missing": "{}", "cut": '{"amount
 def test_invalid_reaches_no_gate(backend: BackendName, words: str) -> None:
     """Arguments that do not fit reach no gate and no body."""
     account, asked = Account(), list[Any]()
-    result = execute_call(account.pay, backend, words, authorizer=asked.append, approver=asked.append)
+    result = execute_call(account.pay, backend, words, authorize=lambda *_: asked.append(1), approve=asked.append)
 
     assert "invalid_arguments" == result.kind
     assert [] == asked == account.paid
 
 
-@BACKENDS
-def test_unknown_reaches_no_gate(backend: BackendName) -> None:
+def test_unknown_reaches_no_gate() -> None:
     """A tool that is not there reaches no gate."""
     asked: Any = []
-    dispatcher = Dispatcher(tools={}, gates=Gates(authorizers=(lambda *questions: asked.append(questions),)))
-    result = run_sync(dispatcher.dispatch(ToolCall(name="pay"), ToolContext(deps=None), SyncBackend()))
+    model = ScriptedModel([call("pay"), "Done."])
+    result = Runner(model=model, authorize=lambda *_: asked.append(1), approve=asked.append).run("go")
 
-    assert ("unknown tool: 'pay'. Available: none", []) == (result.text, asked)
+    assert (["unknown tool: 'pay'. Available: none"], []) == ([made.result.text for made in result.calls], asked)
 
 
 @BACKENDS
@@ -297,7 +290,7 @@ def test_middleware_rewrites(backend: BackendName) -> None:
     """Arguments that a middleware rewrites pass every gate again."""
     account = Account()
     result = execute_call(
-        account.pay, backend, middleware=(doubling,), authorizer=lambda _, values, __: values["amount"] < 10
+        account.pay, backend, middleware=(doubling,), authorize=lambda _, values, __: values["amount"] < 10
     )
 
     assert (DENIED, []) == (result.text, account.paid)
@@ -312,7 +305,7 @@ def test_middleware_answers(backend: BackendName) -> None:
         return ToolResult(1, "cached")
 
     assert ToolResult(1, "cached") == execute_call(
-        account.pay, backend, middleware=(cached,), approver=raising(Denied())
+        account.pay, backend, middleware=(cached,), approve=raising(Denied())
     )
     assert [] == account.paid
 
@@ -340,7 +333,7 @@ def test_middleware_sees_refusals(backend: BackendName) -> None:
             return ToolResult(error=f"Sorry. {refusal}", text="Sorry.")
         return result
 
-    result = execute_call(Account().pay, backend, middleware=(softening,), authorizer=lambda *_: False)
+    result = execute_call(Account().pay, backend, middleware=(softening,), authorize=lambda *_: False)
 
     assert ("Sorry.", "Sorry.") == (result.text, result.error)  # the text of a middleware is all that the model reads
 
@@ -427,12 +420,13 @@ def test_unexpected_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 @BACKENDS
 def test_context_knows_the_call(backend: BackendName) -> None:
-    """The context says by which name the tool was called, and keeps all else."""
+    """The context says by which name the tool was called, and has the deps of the run."""
 
     def who(context: ToolContext[str]) -> Any:
         return context
 
-    assert ToolContext(deps="db", tool_name="who") == execute_call(tool(who), backend, "{}", deps="db").value
+    context = execute_call(tool(who), backend, "{}", deps="db").value
+    assert ("db", "who") == (context.deps, context.tool_name)
 
 
 @BACKENDS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
@@ -14,9 +16,9 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from tests.properties import examples
-from toolkit import Runner
-from toolkit._runner.output import PartialOutput, build_output
-from toolkit.events import OutputDelta, RunFinished, TurnFinished
+from toolkit import Limits, RunError, Runner
+from toolkit.events import OutputDelta, RunFinished, TextDelta, TurnFinished
+from toolkit.models import ModelRequest, ModelResponse, Piece
 from toolkit.testing import ScriptedModel, call
 
 
@@ -62,12 +64,33 @@ def look() -> str:
     return "trees"
 
 
-def values(kind: Any, *texts: str) -> list[Any]:
-    """The values of an answer that arrives in these pieces."""
-    partial = PartialOutput(build_output(kind))
-    deltas = [delta for text in texts for delta in partial.feed(text)] + list(partial.finish("".join(texts)))
-    assert all(type(delta) is OutputDelta for delta in deltas)
-    return [delta.value for delta in deltas]
+@dataclass
+class InPieces:
+    """A model whose answer arrives in these pieces."""
+
+    answer: str
+    texts: tuple[str, ...]
+    name: str = "in pieces"
+    is_async: bool = False
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        for text in self.texts:
+            yield TextDelta(text)
+        yield ModelResponse(text=self.answer)
+
+
+def values(kind: Any, *texts: str, answer: str = "") -> list[Any]:
+    """The values of an answer that arrives in these pieces; one that does not fit the type ends its run."""
+    found = []
+    runner = Runner(model=InPieces(answer or "".join(texts), texts), limits=Limits(max_output_retries=0))
+    with suppress(RunError), runner.stream("x", output_type=kind) as stream:
+        for event in stream:
+            if isinstance(event, OutputDelta):
+                found.append(event.value)  # noqa: PERF401  the run may raise
+    return found
 
 
 def test_model() -> None:
@@ -145,17 +168,7 @@ def test_nothing(kind: Any, text: str) -> None:
 
 def test_answer_that_came_whole() -> None:
     """Where no pieces came, there is one value: that of the whole."""
-    partial = PartialOutput(build_output(list[int]))
-
-    assert [OutputDelta([1, 2])] == list(partial.finish('{"result": [1, 2]}'))
-
-
-def test_answer_after_prose() -> None:
-    """What arrives as a call's arguments starts again: the text before it is not part of the answer."""
-    partial = PartialOutput(build_output(list[int]))
-    deltas = [*partial.feed("Here it is: "), *partial.feed('{"result": [1, ', 0), *partial.feed("2]}", 0)]
-
-    assert [OutputDelta([1]), OutputDelta([1, 2])] == deltas
+    assert [[1, 2]] == values(list[int], answer='{"result": [1, 2]}')
 
 
 def test_any_text() -> None:
