@@ -33,7 +33,6 @@ from pydantic import (
     model_validator,
 )
 
-from tests.ways import run_with_backend
 from toolkit import (
     ApprovalRequest,
     Decision,
@@ -42,6 +41,7 @@ from toolkit import (
     Limits,
     MemoryLedger,
     Runner,
+    RunResult,
     RunState,
     Session,
     Tool,
@@ -51,11 +51,6 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.async_backend import AsyncBackend
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.approval import Deferred, RecordedDecisions, Stopped, check_decisions
-from toolkit._execution.gates import NO_APPROVER, Gates
 from toolkit.approvers import (
     ApprovalQueue,
     Approver,
@@ -68,20 +63,24 @@ from toolkit.approvers import (
     defer,
 )
 from toolkit.errors import ApprovalError, DefinitionError, Failed
-from toolkit.events import ApprovalNeeded, PendingApproval
+from toolkit.events import ApprovalNeeded, Event, PendingApproval
 from toolkit.middleware import Next
 from toolkit.testing import ScriptedModel, call
 
 BackendName = Literal["sync", "async"]
 BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 REJECTED = "Tool execution was rejected by the user."
+NO_APPROVER = (
+    "Tool approval could not be completed because no approval handler is configured; "
+    "continuing without running the tool."
+)
 CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5}')
 
 
 @tool(title="Payment", effect="write")
 def pay(amount: int, note: str = "") -> str:
     """Pay."""
-    return "paid"
+    return f"paid {amount}"
 
 
 def request_for(made: Tool[..., Any] = pay, amount: int = 5, **more: Any) -> ApprovalRequest:
@@ -90,23 +89,45 @@ def request_for(made: Tool[..., Any] = pay, amount: int = 5, **more: Any) -> App
     return ApprovalRequest(made, {"amount": amount}, ToolContext(deps=None, run_id="run"), call, **more)
 
 
-def decided(
-    approver: Approver | None, made: Tool[..., Any] = pay, backend: BackendName = "sync", **more: Any
-) -> Decision:
-    """Put one call to an approver."""
-    request = request_for(made, **more)
-    if backend == "sync":
-        return run_sync(Gates().approve(approver, request, SyncBackend()))
-    return run_with_backend(lambda made: Gates().approve(approver, request, made))
+def run_call(
+    approver: Approver | None,
+    made: Tool[..., Any] = pay,
+    backend: BackendName = "sync",
+    report: Callable[[Event], object] = lambda _: None,
+    amount: int = 5,
+    **options: Any,
+) -> RunResult:
+    """Run one call with an approver, and report the events."""
+    model = ScriptedModel([call(made.name, amount=amount), "Done."])
+    runner = Runner([made], model=model, approve=approver, **options)
+
+    async def run_later() -> RunResult:
+        async with runner.astream("Go.") as events:
+            async for event in events:
+                report(event)
+        return events.result
+
+    if backend == "async":
+        return asyncio.run(run_later())
+    with runner.stream("Go.") as events:
+        for event in events:
+            report(event)
+    return events.result
+
+
+def text_of(result: RunResult) -> str:
+    """What the model reads of the one call of a run."""
+    (made,) = result.calls
+    return made.result.text
 
 
 @BACKENDS
 @pytest.mark.parametrize("verdict", [True, Decision.approve(), Decision.modify({"amount": 1})], ids=repr)
 def test_approved(backend: BackendName, verdict: Any) -> None:
     """True and approving decisions let a call pass; other arguments are given on."""
-    decision = decided(lambda _: verdict, backend=backend)
+    amount = 1 if getattr(verdict, "arguments", None) else 5
 
-    assert (True, getattr(verdict, "arguments", None)) == (decision.approved, decision.arguments)
+    assert f"paid {amount}" == text_of(run_call(lambda _: verdict, backend=backend))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +137,7 @@ def test_approved(backend: BackendName, verdict: Any) -> None:
 )
 def test_no(verdict: Any, text: str) -> None:
     """A rejection has the reason of whoever rejected the call."""
-    with pytest.raises(Denied) as refusal:
-        decided(lambda _: verdict)
-
-    assert text == str(refusal.value)
+    assert text == text_of(run_call(lambda _: verdict))
 
 
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -158,19 +176,20 @@ def test_kinds(approver: Approver | None, kind: str) -> None:
 
 def test_stop() -> None:
     """An approver may end the run."""
-    with pytest.raises(Stopped, match="Enough"):
-        decided(lambda _: Decision.stop("Enough."))
+    result = run_call(lambda _: Decision.stop("Enough."))
+
+    assert ("Not run: the run was stopped. Enough.", "stopped") == (text_of(result), result.finish_reason)
 
 
 def test_defer() -> None:
     """A call that is put off is given on as plain data, for people elsewhere."""
-    with pytest.raises(Deferred) as waiting:
-        decided(lambda _: Decision.defer("Anna is out."))
+    asked: list[ApprovalRequest] = []
+    result = run_call(lambda request: asked.append(request) or Decision.defer("Anna is out."))
 
-    (pending,) = waiting.value.pending
+    (request,), (pending,) = asked, result.pending
     assert pending == PendingApproval(
-        call=CALL,
-        digest=request_for().digest,
+        call=request.call,
+        digest=request.digest,
         arguments='{"amount": 5, "note": ""}',
         title="Payment",
         effect="write",
@@ -211,13 +230,9 @@ NEEDED: dict[str, tuple[Any, int, bool]] = {
 @pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
 def test_needed(backend: BackendName, rule: Any, amount: int, needed: bool) -> None:
     """A tool that needs approval for a call, or whose rule fails, does not run where there is no approver."""
-    try:
-        decided(None, marked(rule), backend, amount=amount)
-        refusal = ""
-    except Denied as error:
-        refusal = str(error)
+    text = text_of(run_call(None, marked(rule), backend, amount=amount))
 
-    assert (NO_APPROVER if needed else "") == refusal
+    assert (NO_APPROVER if needed else f"paid {amount}") == text
 
 
 @pytest.mark.parametrize(("rule", "amount", "needed"), NEEDED.values(), ids=NEEDED)
@@ -229,7 +244,7 @@ def test_needed_is_known(rule: Any, amount: int, needed: bool) -> None:
         seen.append(request.required)
         return True
 
-    decided(approver, marked(rule), amount=amount)
+    run_call(approver, marked(rule), amount=amount)
 
     assert [needed] == seen
 
@@ -240,11 +255,9 @@ def test_rule_that_refuses() -> None:
     def rule(request: ApprovalRequest) -> bool:
         raise Denied("There is no such account.")
 
-    made = (
-        Runner([marked(rule)], model=ScriptedModel([call("pay", amount=1), "x"]), approve=raising).run("Go.").calls[0]
-    )
+    text = text_of(run_call(raising, marked(rule)))
 
-    assert "Tool execution was denied by authorization policy. Reason: There is no such account." == made.result.text
+    assert "Tool execution was denied by authorization policy. Reason: There is no such account." == text
 
 
 def test_run_without_an_approver() -> None:
@@ -252,7 +265,7 @@ def test_run_without_an_approver() -> None:
     model = ScriptedModel([[call("pay", amount=1), call("pay_freely", amount=2)], "Done."])
     result = Runner([marked(rule=True), tool(pay, name="pay_freely")], model=model).run("Go.")
 
-    assert ([NO_APPROVER, "paid"], "Done.") == ([made.result.text for made in result.calls], result.output)
+    assert ([NO_APPROVER, "paid 2"], "Done.") == ([made.result.text for made in result.calls], result.output)
 
 
 def test_run_asks_about_every_call() -> None:
@@ -267,7 +280,7 @@ def test_run_asks_about_every_call() -> None:
     result = Runner([pay], model=model, approve=approver).run("Go.")
 
     assert sorted((made.call.id, int(made.arguments[-2])) for made in result.calls) == sorted(seen)
-    assert [REJECTED, "paid"] == [made.result.text for made in result.calls]
+    assert [REJECTED, "paid 2"] == [made.result.text for made in result.calls]
 
 
 class Person:
@@ -309,7 +322,7 @@ def asked_for(policy: Callable[[Approver], Approver], tools: Sequence[Tool[..., 
     """Ask a policy about a call of each tool; return those about which its approver was asked."""
     person = Person()
     for made in tools:
-        decided(policy(person), made)
+        run_call(policy(person), made)
     return person.asked
 
 
@@ -357,14 +370,12 @@ def test_policies(policy: Callable[[Approver], Approver], asked: list[str]) -> N
 )
 def test_policy_gives_the_answer(backend: BackendName, person: Person, policy: Callable[[Approver], Approver]) -> None:
     """What a policy's approver says is its answer, sync or async."""
-    with pytest.raises(Denied):
-        decided(policy(person), backend=backend)
+    assert REJECTED == text_of(run_call(policy(person), backend=backend))
 
 
 def test_policy_that_fails() -> None:
-    """A condition that raises is a rejection."""
-    with pytest.raises(Denied):
-        decided(ask_when(approve_all, when=raising))
+    """A call is refused if a condition raises."""
+    assert "unavailable" == run_call(ask_when(approve_all, when=raising)).calls[0].result.kind
 
 
 class Later:
@@ -389,13 +400,16 @@ def test_policy_changes_nothing() -> None:
         request.arguments["items"].append(9)
         return True
 
-    request = ApprovalRequest(pay, {"items": [1]}, ToolContext(deps=None))
-
     def approver(request: ApprovalRequest) -> bool:
         seen.append(request.arguments["items"])
         return True
 
-    run_sync(Gates().approve(ask_when(approver, when=spoil), request, SyncBackend()))
+    @tool
+    def buy(items: list[int]) -> None:
+        """Buy."""
+
+    model = ScriptedModel([call("buy", items=[1]), "Done."])
+    Runner([buy], model=model, approve=ask_when(approver, when=spoil)).run("Go.")
 
     assert [[1]] == seen
 
@@ -928,8 +942,8 @@ def test_notebook_without_a_front_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a front end, where nothing can be read, nobody can be asked."""
     monkeypatch.setattr(sys, "stdin", None)
 
-    with pytest.raises(Denied, match="could not be completed; the tool was not run. Reason: There is no terminal"):
-        decided(Notebook(write=lambda _: None))
+    expected = "Tool approval could not be completed; the tool was not run. Reason: There is no terminal"
+    assert text_of(run_call(Notebook(write=lambda _: None))).startswith(expected)
 
 
 @pytest.mark.parametrize("approver", [Console, Notebook])
@@ -1051,10 +1065,11 @@ class Office:
         self.verdicts = list(verdicts)
         self.seen: list[PendingApproval] = []
 
-    def report(self, needed: ApprovalNeeded) -> None:
+    def report(self, event: Event) -> None:
         """Get a call, and answer from another thread."""
-        self.seen.append(needed.approval)
-        threading.Thread(target=self.answer, args=(needed.approval.call.id,)).start()
+        if isinstance(event, ApprovalNeeded):
+            self.seen.append(event.approval)
+            threading.Thread(target=self.answer, args=(event.approval.call.id,)).start()
 
     def answer(self, call_id: str) -> None:
         """Return the next verdict."""
@@ -1084,8 +1099,10 @@ def test_queue(backend: BackendName) -> None:
     """A call is in the queue, is announced, and gets its answer from another thread."""
     office = Office(Decision.modify({"amount": 1}))
 
-    assert Decision.modify({"amount": 1}) == decided(office.queue, backend=backend, emit=office.report)
-    assert ([request_for().to_pending()], ()) == (office.seen, office.queue.pending)
+    result = run_call(office.queue, backend=backend, report=office.report)
+
+    assert ("paid 1", ()) == (text_of(result), office.queue.pending)
+    assert ["pay(amount=5)"] == [str(each.call) for each in office.seen]
 
 
 @BACKENDS
@@ -1093,8 +1110,7 @@ def test_queue_rejects(backend: BackendName) -> None:
     """A rejection through the queue rejects the call."""
     office = Office(Decision.reject("Too much."))
 
-    with pytest.raises(Denied, match=r"Reason: Too much\."):
-        decided(office.queue, backend=backend, emit=office.report)
+    assert f"{REJECTED} Reason: Too much." == text_of(run_call(office.queue, backend=backend, report=office.report))
 
 
 def test_queue_in_any_order() -> None:
@@ -1113,52 +1129,43 @@ def test_queue_in_any_order() -> None:
     assert [False, True, True] == asyncio.run(office_hours())
 
 
-ANSWERED_LATE = "The call 'run_1' does not wait for a decision, or is already resolved."
-
-
 @BACKENDS
 def test_queue_second_answer(backend: BackendName) -> None:
     """The second answer to a call is refused."""
     office = Office(True)
-    decided(office.queue, backend=backend, emit=office.report)
+    (made,) = run_call(office.queue, backend=backend, report=office.report).calls
 
     with pytest.raises(ApprovalError) as refusal:
-        office.queue.answer("run_1", True)
-    assert ANSWERED_LATE == str(refusal.value)
+        office.queue.answer(made.call.id, True)
+    assert f"The call '{made.call.id}' does not wait for a decision, or is already resolved." == str(refusal.value)
 
 
 @BACKENDS
 def test_queue_late_answer(backend: BackendName) -> None:
     """The answer to a call that has timed out is refused, and the call is no longer in the queue."""
     queue = ApprovalQueue()
+    (made,) = run_call(queue, backend=backend, approval_timeout=0.01).calls
 
-    async def timed_out(through: Any) -> None:
-        with pytest.raises(Denied, match=r"Tool approval timed out after 0\.01 s\."):
-            await Gates(timeout=0.01).approve(queue, request_for(), through)
-
-    run_sync(timed_out(SyncBackend())) if backend == "sync" else run_with_backend(timed_out)
-
-    assert () == queue.pending
+    assert ("Tool approval timed out after 0.01 s.", ()) == (made.result.text, queue.pending)
     with pytest.raises(ApprovalError, match="already resolved"):
-        queue.answer("run_1", True)
+        queue.answer(made.call.id, True)
 
 
 def test_queue_answer_while_the_loop_is_busy() -> None:
     """An answer after the deadline is refused by the clock, though the event loop has not seen that it is over."""
+    queue, refusals = ApprovalQueue(), list[str]()
 
-    async def office_hours() -> tuple[Any, ...]:
-        queue, announced = ApprovalQueue(), asyncio.Event()
-        request = request_for(emit=lambda _: announced.set())
-        asked = asyncio.ensure_future(Gates(timeout=0.05).approve(queue, request, AsyncBackend()))
-        await announced.wait()
-        threading.Event().wait(0.06)
-        with pytest.raises(ApprovalError, match="already resolved"):
-            queue.answer("run_1", True)
-        with pytest.raises(Denied, match="timed out"):
-            await asked
-        return queue.pending
+    def be_busy(event: Event) -> None:
+        if isinstance(event, ApprovalNeeded):
+            threading.Event().wait(0.06)
+            with pytest.raises(ApprovalError) as refusal:
+                queue.answer(event.approval.call.id, True)
+            refusals.append(str(refusal.value))
 
-    assert () == asyncio.run(office_hours())
+    text = text_of(run_call(queue, backend="async", report=be_busy, approval_timeout=0.05))
+
+    assert ("Tool approval timed out after 0.05 s.", ()) == (text, queue.pending)
+    assert [True] == [refusal.endswith("is already resolved.") for refusal in refusals]
 
 
 def test_queue_unknown_call() -> None:
@@ -1197,96 +1204,94 @@ def test_queue_of_a_loop_that_is_closed() -> None:
     waiting.close()
 
 
-PENDING = request_for().to_pending("Anna is out.")
-WAITS = "Reason: Anna is out."
+def waiting() -> RunState:
+    """A run whose one call waits for approval."""
+    return run_call(lambda _: Decision.defer("Anna is out.")).state
 
 
-def on_resume(verdicts: dict[str, Any], made: Tool[..., Any] = pay, otherwise: Any = None, **more: Any) -> Any:
-    """Decide on the call that waits, and put a call to the decisions."""
-    answered = RecordedDecisions(verdicts, [PENDING], otherwise)
-    try:
-        return decided(answered, made, **more)
-    except Denied:
-        return Denied
-    except Deferred:
-        return Deferred
+def on_resume(*verdicts: Any, made: Tool[..., Any] = pay, amount: int = 5, then: Any = (), **options: Any) -> RunResult:
+    """Resume it with a decision, if there is one; a middleware writes another amount, the model makes more calls."""
+    state = waiting()
+
+    async def change(call: ToolCall, proceed: Next) -> ToolResult:
+        return await proceed(replace(call, arguments=json.dumps({"amount": amount})))
+
+    options.setdefault("middleware", [] if amount == 5 else [change])
+    runner = Runner([made], model=ScriptedModel([*then, "Done."]), **options)
+    return runner.resume(state, {state.pending[0].call.id: verdict for verdict in verdicts})
 
 
-MODIFIED = Decision.modify({"amount": 1})
-RESUMED: dict[str, tuple[Any, Any]] = {
-    "yes": (lambda: on_resume({"run_1": True}), Decision.approve()),
-    "no": (lambda: on_resume({"run_1": False}), Denied),
-    "modified": (lambda: on_resume({"run_1": MODIFIED}), MODIFIED),
-    "put off again": (lambda: on_resume({"run_1": Decision.defer()}), Deferred),
-    "not decided": (lambda: on_resume({}), Deferred),
-    "not decided, somebody there": (lambda: on_resume({}, otherwise=approve_all), Deferred),
-    "other arguments": (lambda: on_resume({"run_1": True}, amount=6), Deferred),
-    "other arguments, somebody there": (
-        lambda: on_resume({"run_1": True}, amount=6, otherwise=lambda _: False),
-        Denied,
-    ),
-    "changed tool": (lambda: on_resume({"run_1": True}, tool(pay, description="Pay twice.")), Deferred),
-    "tool swapped": (lambda: on_resume({"run_1": True}, named("pay", "destructive")), Deferred),
-    "no for a changed tool": (lambda: on_resume({"run_1": False}, named("pay", "destructive")), Denied),
-    "no for other arguments": (lambda: on_resume({"run_1": False}, amount=6, otherwise=approve_all), Denied),
-    "put off, other arguments": (
-        lambda: on_resume({"run_1": Decision.defer()}, amount=6, otherwise=approve_all),
-        Decision.approve(),
-    ),
+RESUMED: dict[str, tuple[Callable[[], RunResult], str]] = {
+    "yes": (lambda: on_resume(True), "paid 5"),
+    "no": (lambda: on_resume(False), "rejected"),
+    "modified": (lambda: on_resume(Decision.modify({"amount": 1})), "paid 1"),
+    "put off again": (lambda: on_resume(Decision.defer()), "pending"),
+    "not decided": (lambda: on_resume(), "pending"),
+    "not decided, somebody there": (lambda: on_resume(approve=approve_all), "pending"),
+    "other arguments": (lambda: on_resume(True, amount=6), "pending"),
+    "other arguments, somebody there": (lambda: on_resume(True, amount=6, approve=lambda _: False), "rejected"),
+    "changed tool": (lambda: on_resume(True, made=tool(pay, description="Pay twice.")), "pending"),
+    "tool swapped": (lambda: on_resume(True, made=named("pay", "destructive")), "pending"),
+    "no for a changed tool": (lambda: on_resume(False, made=named("pay", "destructive")), "rejected"),
+    "no for other arguments": (lambda: on_resume(False, amount=6, approve=approve_all), "rejected"),
+    "put off, other arguments": (lambda: on_resume(Decision.defer(), amount=6, approve=approve_all), "paid 6"),
 }
 
 
-@pytest.mark.parametrize(("outcome", "expected"), RESUMED.values(), ids=RESUMED)
-def test_decided(outcome: Callable[[], Any], expected: Any) -> None:
+@pytest.mark.parametrize(("resume", "expected"), RESUMED.values(), ids=RESUMED)
+def test_decided(resume: Callable[[], RunResult], expected: str) -> None:
     """An approval is for the call as it was shown; what has changed since is asked about again. A rejection stays."""
-    assert expected == outcome()
+    result = resume()
+
+    assert expected == ("pending" if result.pending else result.calls[0].result.kind or text_of(result))
 
 
 def test_decided_once() -> None:
     """A decision is used once; the same call waits again afterwards."""
-    answered = RecordedDecisions({"run_1": True}, [PENDING])
-    decided(answered)
 
-    with pytest.raises(Deferred):
-        decided(answered)
+    async def twice(call: ToolCall, proceed: Next) -> ToolResult:
+        await proceed(call)
+        return await proceed(call)
+
+    assert "paused" == on_resume(True, made=tool(pay, idempotent=True), middleware=[twice]).finish_reason
 
 
 @pytest.mark.parametrize("rule", [False, True], ids=["free", "marked"])
 def test_decided_about_a_later_call(rule: bool) -> None:
     """A call that comes later waits: no decision fits it, and nobody else is there to ask."""
-    answered = RecordedDecisions({"run_1": False}, [PENDING])
-    request = replace(request_for(marked(rule)), call=replace(CALL, id="run_2"))
+    result = on_resume(True, made=marked(rule), then=[call("pay", amount=5)])
 
-    with pytest.raises(Deferred):
-        run_sync(Gates().approve(answered, request, SyncBackend()))
+    assert "paused" == result.finish_reason
 
 
 def test_later_call_is_asked_about() -> None:
     """Where somebody is there, they are asked about the calls that come later."""
     person = Person()
-    request = replace(request_for(), call=replace(CALL, id="run_2"))
-    run_sync(Gates().approve(RecordedDecisions({"run_1": True}, [PENDING], person), request, SyncBackend()))
+    on_resume(True, then=[call("pay", amount=5)], approve=person)
 
     assert ["pay"] == person.asked
 
 
 UNFIT: dict[str, tuple[dict[Any, Any], str]] = {
-    "unknown call": ({"run_9": True}, "No call 'run_9' waits for a decision; these do: run_1."),
-    "provider's id": ({"call_0": True}, "No call 'call_0' waits for a decision; these do: run_1."),
-    "name": ({"pay": True}, "No call 'pay' waits for a decision; these do: run_1."),
-    "text": ({"run_1": "yes"}, "The decision on 'run_1' is 'yes': use True, False or a Decision."),
-    "one": ({"run_1": 1}, "The decision on 'run_1' is 1: use True, False or a Decision."),
-    "nothing": ({"run_1": None}, "The decision on 'run_1' is None: use True, False or a Decision."),
+    "unknown call": ({"run_9": True}, "No call 'run_9' waits for a decision; these do: ID."),
+    "name": ({"pay": True}, "No call 'pay' waits for a decision; these do: ID."),
+    "text": ({"ID": "yes"}, "The decision on 'ID' is 'yes': use True, False or a Decision."),
+    "one": ({"ID": 1}, "The decision on 'ID' is 1: use True, False or a Decision."),
+    "nothing": ({"ID": None}, "The decision on 'ID' is None: use True, False or a Decision."),
 }
 
 
 @pytest.mark.parametrize(("verdicts", "text"), UNFIT.values(), ids=UNFIT)
 def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
     """Decisions for calls that do not wait, and what is none, are refused before anything runs."""
+    state = waiting()
+    own = state.pending[0].call.id
     with pytest.raises(ApprovalError) as refusal:
-        check_decisions(verdicts, [PENDING])
+        Runner([pay], model=ScriptedModel([])).resume(
+            state, {{"ID": own}.get(key, key): verdicts[key] for key in verdicts}
+        )
 
-    assert text == str(refusal.value)
+    assert text.replace("ID", own) == str(refusal.value)
 
 
 def test_arguments_as_json() -> None:
