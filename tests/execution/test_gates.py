@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from unittest.mock import MagicMock
 
 import pytest
 
-from tests.ways import run_with_backend
 from toolkit import (
-    ApprovalRequest,
-    Cancelled,
     Decision,
     Denied,
     Deny,
     FatalError,
+    Limits,
     Runner,
+    RunResult,
     RunState,
     TimedOut,
-    ToolContext,
     ToolResult,
     tool,
 )
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.approval_request import ArgumentsView
-from toolkit._execution.gates import Gates
+from toolkit.schema import FromJson
 from toolkit.testing import ScriptedModel, call
 
 GateName = Literal["authorize", "approve"]
@@ -53,6 +46,7 @@ class Post:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.cancel: Callable[[], Any] = list  # cancels the run, once there is one
 
     @tool
     def send(self, to: list[str], options: dict[str, list[int]] | None = None) -> str:
@@ -315,9 +309,11 @@ def test_arguments_take_nothing(gate: GateName) -> None:
 
 def test_arguments_are_a_mapping() -> None:
     """The arguments that a gate sees compare and print as a dictionary does."""
-    arguments: Any = ArgumentsView({"a": [1]})
+    seen = list[Any]()
+    sent(Post(), authorize=lambda _, arguments, __: seen.extend([arguments, len(arguments), repr(arguments)]))
 
-    assert ({"a": [1]}, 1, "{'a': [1]}") == (arguments, len(arguments), repr(arguments))
+    plain = {"to": ["anna"], "options": {"a": [1]}}
+    assert [plain, 2, repr(plain)] == seen
 
 
 class Uncopied:
@@ -329,26 +325,42 @@ class Uncopied:
 
 def test_arguments_without_a_copy() -> None:
     """Looking at a value that has no copy fails, and with it the gate."""
-    with pytest.raises(RuntimeError, match="no copy"):
-        ArgumentsView({"value": Uncopied()})["value"]
+
+    @tool
+    def send(to: Annotated[Uncopied, FromJson(str, lambda _: Uncopied())]) -> None:
+        """Send."""
+
+    model = ScriptedModel([call("send", to="anna"), "Done."])
+    result = Runner([send], model=model, authorize=lambda _, arguments, __: bool(arguments["to"])).run("Go.")
+
+    assert [UNANSWERED["authorize"]] == [made.result.text for made in result.calls]
 
 
 BackendName = Literal["sync", "async"]
 BACKENDS = pytest.mark.parametrize("backend", ["sync", "async"])
 
 
-def put(
-    gate: GateName, answer: Callable[..., Any], backend: BackendName, context: ToolContext[Any], seconds: float | None
-) -> Any:
-    """Put a call to one gate, through a backend of one's choice."""
+def run_one(post: Post, backend: BackendName, **options: Any) -> RunResult:
+    """Let a model send something, in a run that the gates can cancel."""
+    runner = Runner([post.send], model=ScriptedModel([call("send", to=["anna"]), "Done."]), **options)
 
-    def asked(through: Any) -> Any:
-        request = ApprovalRequest(Post().send, {"to": ["anna"]}, context)
-        if gate == "authorize":
-            return Gates(authorizers=(answer,), timeout=seconds).authorize(request, through)
-        return Gates(timeout=seconds).approve(answer, request, through)
+    async def run_later() -> RunResult:
+        async with runner.astream("Go.") as events:
+            post.cancel = events.cancel
+            _ = [event async for event in events]
+        return events.result
 
-    return run_sync(asked(SyncBackend())) if backend == "sync" else run_with_backend(asked)
+    if backend == "async":
+        return asyncio.run(run_later())
+    with runner.stream("Go.") as events:
+        post.cancel = events.cancel
+        list(events)
+    return events.result
+
+
+def kinds(result: RunResult) -> list[str | None]:
+    """The kind of each result."""
+    return [made.result.kind for made in result.calls]
 
 
 @pytest.fixture
@@ -365,7 +377,7 @@ def hanging() -> Iterator[Callable[[bool], Callable[..., Any]]]:
 
 
 LATE = {
-    "authorize": 'tool authorization error for "send": it was not answered in time; the tool was not run.',
+    "authorize": UNANSWERED["authorize"].replace("it failed", "it was not answered in time"),
     "approve": "Tool approval timed out after 0.01 s.",
 }
 
@@ -375,9 +387,10 @@ LATE = {
 @BACKENDS
 def test_hanging(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
     """A gate that does not answer in its time refuses."""
-    with pytest.raises(Denied, match=re.escape(LATE[gate])) as refusal:
-        put(gate, hanging(later), backend, ToolContext(deps=None), 0.01)
-    assert "timed_out" == refusal.value.kind
+    post = Post()
+    (made,) = run_one(post, backend, **{gate: hanging(later)}, approval_timeout=0.01).calls
+
+    assert (LATE[gate], "timed_out", []) == (made.result.text, made.result.kind, post.sent)
 
 
 @GATES
@@ -385,25 +398,27 @@ def test_hanging(gate: GateName, later: bool, backend: BackendName, hanging: Any
 @BACKENDS
 def test_end_of_the_run(gate: GateName, later: bool, backend: BackendName, hanging: Any) -> None:
     """No gate is waited for longer than the run lasts."""
-    context = ToolContext(deps=None, cancellation=Cancellation(0.01))
+    post = Post()
+    result = run_one(post, backend, **{gate: hanging(later)}, limits=Limits(max_seconds=0.1))
 
-    with pytest.raises((Denied, TimedOut)):
-        put(gate, hanging(later), backend, context, None)
+    assert ("max_seconds", []) == (result.finish_reason, post.sent)
+    assert kinds(result) in (["timed_out"], ["cancelled"])  # the latter if there was no time to ask
 
 
 @GATES
 @BACKENDS
 def test_cancelled_while_asked(gate: GateName, backend: BackendName) -> None:
     """A run that is cancelled waits for no gate."""
-    context = ToolContext(deps=None)
+    post = Post()
 
     async def cancel_and_hang(*_: object) -> bool:
-        context.cancellation.cancel()
+        post.cancel()
         await asyncio.Event().wait()
         return True
 
-    with pytest.raises(Cancelled):
-        put(gate, cancel_and_hang, backend, context, None)
+    result = run_one(post, backend, **{gate: cancel_and_hang})
+
+    assert ("cancelled", ["cancelled"]) == (result.finish_reason, kinds(result))
 
 
 @GATES
@@ -411,11 +426,10 @@ def test_cancelled_while_asked(gate: GateName, backend: BackendName) -> None:
 @BACKENDS
 def test_cancelled_before_the_approval(gate: GateName, later: bool, backend: BackendName) -> None:
     """An approval that is given after the run was cancelled does not count."""
-    context = ToolContext(deps=None)
-    answer = answering(lambda: context.cancellation.cancel() or True, later)
+    post = Post()
+    result = run_one(post, backend, **{gate: answering(lambda: post.cancel() or True, later)})
 
-    with pytest.raises(Cancelled):
-        put(gate, answer, backend, context, None)
+    assert ("cancelled", ["cancelled"], []) == (result.finish_reason, kinds(result), post.sent)
 
 
 def test_plain_gate_stays_on_its_thread() -> None:
