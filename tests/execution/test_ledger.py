@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,12 @@ from toolkit import (
     LedgerEntry,
     MemoryLedger,
     Runner,
+    RunState,
     SQLiteLedger,
     ToolCall,
     ToolResult,
     tool,
 )
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.ledger import CHANGED, STARTED, UNRECORDED, CallRecord
 from toolkit.middleware import Next
 from toolkit.stores import StoreError
 from toolkit.testing import ScriptedModel, call
@@ -241,103 +239,120 @@ def test_bounded_memory_of_no_run() -> None:
 
 
 class Work:
-    """Counts how often a call is executed."""
+    """A tool that counts how often it runs."""
 
-    def __init__(self, result: ToolResult = ToolResult("paid", "paid")) -> None:
+    def __init__(self, result: object = "paid") -> None:
         self.count = 0
         self.result = result
 
-    async def __call__(self) -> ToolResult:
-        self.count += 1
-        return self.result
+    def runner(self, script: list[Any], ledger: Ledger, **options: Any) -> Runner:
+        """Make a runner with it."""
+
+        @tool(idempotent=options.pop("idempotent", False))
+        def pay() -> object:
+            """Pay."""
+            self.count += 1
+            if isinstance(self.result, BaseException):
+                raise self.result
+            return self.result
+
+        return Runner([pay], model=ScriptedModel(script), ledger=ledger, **options)
 
 
-def record(ledger: Ledger, digest: str = "d", may_repeat: bool = False) -> CallRecord:
-    """One call in a ledger."""
-    return CallRecord(
-        ledger=ledger, run_id="run", call_id="run_1", digest=digest, may_repeat=may_repeat, backend=SyncBackend()
-    )
+def executed(work: Work) -> tuple[RunState, list[LedgerEntry]]:
+    """The state of a run before its one call, and what a ledger knows of the call in the end."""
+    states, ledger = list[RunState](), MemoryLedger()
+    work.runner([call("pay"), "Done."], ledger, checkpoint=states.append).run("Pay.")
+    state = next(state for state in states if state.phase == "calling")
+    return state, [*ledger.read(state.run_id)]
 
 
-def test_stages(ledger: Ledger) -> None:
-    """A call that is executed leaves its start and its end."""
-    run_sync(record(ledger).write("proposed"))
-    run_sync(record(ledger).write("approved", digest="modified"))
-    result = run_sync(record(ledger).execute(Work()))
+class Racing(MemoryLedger):
+    """A ledger in which another process executes each call just before it is started here."""
 
-    assert ToolResult("paid", "paid") == result
-    assert [
-        ("proposed", "d"),
-        ("approved", "modified"),
-        ("started", "d"),
-        ("finished", "d"),
-    ] == [(entry.stage, entry.digest) for entry in ledger.read("run")]
+    known: Sequence[LedgerEntry] = ()
+
+    def write(self, entry: LedgerEntry) -> bool:
+        """Write what the other process knows, then the entry."""
+        if entry.stage == "started":
+            _ = [*map(super().write, self.known)]
+        return super().write(entry)
+
+
+def resumed(work: Work, state: RunState, known: Sequence[LedgerEntry], ledger: Ledger, **options: Any) -> ToolResult:
+    """Resume a run before its call, of which the ledger knows this; return the call's result."""
+    if isinstance(ledger, Racing):
+        ledger.known = known
+    else:
+        _ = [*map(ledger.write, known)]
+    (made,) = work.runner(["Done."], ledger, **options).resume(state).calls
+    return made.result
 
 
 def test_fresh_call_is_not_recalled(ledger: Ledger) -> None:
     """A call that was proposed and approved, and never started, is executed."""
-    run_sync(record(ledger).write("proposed"))
-    run_sync(record(ledger).write("approved"))
+    state, known = executed(work := Work())
 
-    assert None is run_sync(record(ledger).recall())
+    assert ("paid", 2) == (resumed(work, state, known[:2], ledger).text, work.count)
 
 
 PICTURE, PAPER = Image(b"\x89PNG"), File(b"%PDF", name="paper.pdf")
-RESULTS = {
-    "value": (ToolResult([1], "[1]"), ToolResult("[1]", "[1]")),
-    "error": (ToolResult.from_error(Failed("no money")), ToolResult(None, "no money", "no money", "failed")),
-    "another kind": (ToolResult.from_error(Denied("No.")), ToolResult(None, "No.", "No.", "denied")),
+RESULTS: dict[str, tuple[object, ToolResult]] = {
+    "value": ([1], ToolResult("[1]", "[1]")),
+    "error": (Failed("no money"), ToolResult(None, "no money", "no money", "failed")),
+    "another kind": (Denied("No."), ToolResult(None, "No.", "No.", "denied")),
     "partial": (
         ToolResult([1], "[1]\nno more", "no more", "failed"),
         ToolResult(None, "[1]\nno more", "no more", "failed"),
     ),
-    "empty": (ToolResult(None, ""), ToolResult("", "")),
-    "half a character": (ToolResult("\ud800", "\ud800"), ToolResult("\ud800", "\ud800")),
-    "picture": (ToolResult(PICTURE, "[image]", images=(PICTURE,)), ToolResult("[image]", "[image]", images=(PICTURE,))),
-    "file": (ToolResult(PAPER, "[file]", files=(PAPER,)), ToolResult("[file]", "[file]", files=(PAPER,))),
+    "empty": ("", ToolResult("", "")),
+    "picture": (PICTURE, ToolResult("[image]", "[image]", images=(PICTURE,))),
+    "file": (PAPER, ToolResult("[file paper.pdf]", "[file paper.pdf]", files=(PAPER,))),
 }
 
 
 @pytest.mark.parametrize(("result", "expected"), RESULTS.values(), ids=RESULTS)
-def test_finished_call_is_recalled(ledger: Ledger, result: ToolResult, expected: ToolResult) -> None:
+def test_finished_call_is_recalled(ledger: Ledger, result: object, expected: ToolResult) -> None:
     """Of a call that has finished all that the model saw is known; whoever lost the race for it gets the same."""
-    run_sync(record(ledger).execute(Work(result)))
+    state, known = executed(Work(result))
     again = Work()
 
-    assert [expected] * 2 == [run_sync(record(ledger).recall()), run_sync(record(ledger).execute(again))]
+    assert [expected] * 2 == [resumed(again, state, known, each) for each in (ledger, Racing())]
     assert 0 == again.count
 
 
-REFUSED: dict[str, tuple[list[LedgerEntry], str, str]] = {
-    "started": ([STARTED_ENTRY], "d", STARTED),
-    "started as another call": ([STARTED_ENTRY], "e", CHANGED),
-    "finished as another call": ([STARTED_ENTRY, replace(STARTED_ENTRY, stage="finished")], "e", CHANGED),
+STARTED = "This call was started before and may have taken effect; it was not run again."
+CHANGED = (
+    "A call of this id was started before with other arguments, or by another definition of its tool; "
+    "this one was not run. Send it again if it is still needed."
+)
+REFUSED = {
+    "started": (3, "", STARTED),
+    "started as another": (3, "e", CHANGED),
+    "finished as another": (4, "e", CHANGED),
 }
 
 
-@pytest.mark.parametrize(("known", "digest", "text"), REFUSED.values(), ids=REFUSED)
-def test_started_call_is_refused(ledger: Ledger, known: list[LedgerEntry], digest: str, text: str) -> None:
+@pytest.mark.parametrize(("stages", "digest", "text"), REFUSED.values(), ids=REFUSED)
+def test_started_call_is_refused(ledger: Ledger, stages: int, digest: str, text: str) -> None:
     """A call that may have taken effect, or another one of its id, is not executed."""
+    state, entries = executed(Work())
+    known = [replace(entry, digest=digest or entry.digest) for entry in entries[:stages]]
     work = Work()
-    for entry in known:
-        ledger.write(entry)
 
-    with pytest.raises(Failed, match=text):
-        run_sync(record(ledger, digest).recall())
-    with pytest.raises(Failed, match=text):
-        run_sync(record(ledger, digest).execute(work))
+    assert [text] * 2 == [resumed(work, state, known, each).text for each in (ledger, Racing())]
     assert 0 == work.count
 
 
-@pytest.mark.parametrize("digest", ["d", "e"], ids=["the same call", "another"])
+@pytest.mark.parametrize("digest", ["", "e"], ids=["the same call", "another"])
 def test_repeatable(ledger: Ledger, digest: str) -> None:
     """What does no harm when it is done twice is done again after it was left half done."""
+    state, entries = executed(Work())
+    known = [replace(entry, digest=digest or entry.digest) for entry in entries[:3]]
     work = Work()
-    ledger.write(STARTED_ENTRY)
-    again = record(ledger, digest, may_repeat=True)
 
-    assert None is run_sync(again.recall())
-    assert (ToolResult("paid", "paid"), 1) == (run_sync(again.execute(work)), work.count)
+    assert ["paid"] * 2 == [resumed(work, state, known, each, idempotent=True).text for each in (ledger, Racing())]
+    assert 2 == work.count
 
 
 class Broken(MemoryLedger):
@@ -354,46 +369,34 @@ class Broken(MemoryLedger):
         return super().write(entry)
 
 
-def test_start_that_cannot_be_kept() -> None:
-    """A call whose start cannot be written down does not start."""
+@pytest.mark.parametrize("stage", ["proposed", "approved", "started"])
+def test_run_with_a_ledger_that_fails(stage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What cannot be written down does not run; the log says that it is the ledger that failed, and why."""
     work = Work()
+    result = work.runner([call("pay"), "Sorry."], Broken(stage)).run("Pay.")
+    text = "This call was not run: its steps cannot be written down now."
 
-    with pytest.raises(Failed, match=UNRECORDED):
-        run_sync(record(Broken("started")).execute(work))
-    assert 0 == work.count
-
-
-def test_run_with_a_ledger_that_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Where nothing can be written down nothing runs; the log says that it is the ledger that failed, and why."""
-    paid: list[int] = []
-
-    def pay(amount: int) -> None:
-        """Pay."""
-        paid.append(amount)
-
-    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Sorry."]), ledger=Broken("proposed"))
-    result = runner.run("Pay.")
-
-    assert ([], [UNRECORDED]) == (paid, [done.result.text for done in result.calls])
-    assert ["The ledger could not keep 'proposed'"] == [r.getMessage().partition(",")[0] for r in caplog.records]
+    assert (0, [text]) == (work.count, [done.result.text for done in result.calls])
+    assert f"The ledger could not keep '{stage}'" == caplog.messages[0].partition(",")[0]
     assert "disk full" in caplog.text
 
 
 def test_end_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
     """A result that cannot be written down is a result nevertheless, and the log says so."""
-    assert ToolResult("paid", "paid") == run_sync(record(Broken("finished")).execute(Work()))
+    result = Work().runner([call("pay"), "Done."], Broken("finished")).run("Pay.")
+
+    assert [ToolResult("paid", "paid")] == [done.result for done in result.calls]
     assert "The ledger could not keep 'finished'" in caplog.text
 
 
-def test_work_that_leaves(ledger: Ledger) -> None:
+def test_work_that_leaves() -> None:
     """A call that was left in the middle has started, and not finished."""
-
-    async def leave() -> ToolResult:
-        raise KeyboardInterrupt
+    states, ledger = list[RunState](), MemoryLedger()
+    runner = Work(KeyboardInterrupt()).runner([call("pay")], ledger, checkpoint=states.append)
 
     with pytest.raises(KeyboardInterrupt):
-        run_sync(record(ledger).execute(leave))
-    assert ["started"] == [entry.stage for entry in ledger.read("run")]
+        runner.run("Pay.")
+    assert ["proposed", "approved", "started"] == [entry.stage for entry in ledger.read(states[0].run_id)]
 
 
 @pytest.mark.parametrize(("effect", "tries"), [("read", 3), ("write", 1)])
