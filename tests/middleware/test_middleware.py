@@ -20,12 +20,13 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from tests.ways import arun, astream, run, run_with_backend, stream
+from tests.ways import arun, astream, run, stream
 from toolkit import (
     Deny,
     FatalError,
     File,
     Image,
+    Limits,
     Runner,
     RunResult,
     TimedOut,
@@ -37,10 +38,6 @@ from toolkit import (
     middleware,
     tool,
 )
-from toolkit._concurrency.backend import Backend, run_sync
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.dispatcher import Dispatcher
 from toolkit.approvers import defer
 from toolkit.middleware import Middleware, Next, PerRun, audit, cache, redact, repeat_guard
 from toolkit.middleware.repeated_calls import MAX_RUNS
@@ -205,9 +202,9 @@ def test_waiting_fails(go: Go, caplog: pytest.LogCaptureFixture) -> None:
     assert ["1"] == texts(made([call("add", a=1)], middleware=[patient], go=go))
 
 
-@pytest.mark.parametrize("execute", [lambda job: run_sync(job(SyncBackend())), run_with_backend], ids=["sync", "async"])
-def test_waits_no_longer_than_the_call(execute: Callable[[Callable[[Backend], Any]], Any]) -> None:
-    """Waiting ends when the call's time is up, and what would begin to wait then is refused."""
+@pytest.mark.parametrize("go", [run, arun])
+def test_waits_no_longer_than_the_run(go: Go) -> None:
+    """Waiting ends when the run's time is up, and what would begin to wait then is refused."""
     refused: list[str] = []
 
     async def forever() -> None:
@@ -220,9 +217,7 @@ def test_waits_no_longer_than_the_call(execute: Callable[[Callable[[Backend], An
             refused.append("timed out")
         return ToolResult("gave up")
 
-    dispatcher = Dispatcher(tools={"add": add}, middleware=(patient,))
-    context = ToolContext(deps=None, cancellation=Cancellation(0.5))
-    execute(lambda backend: dispatcher.dispatch(call("add", a=1), context, backend))
+    made([call("add", a=1)], middleware=[patient], limits=Limits(max_seconds=0.3), go=go)
 
     assert ["timed out", "timed out"] == refused
 

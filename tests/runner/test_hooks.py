@@ -30,11 +30,6 @@ from toolkit import (
     Usage,
     tool,
 )
-from toolkit._concurrency.backend import run_sync
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._concurrency.sync_backend import SyncBackend
-from toolkit._execution.dispatcher import Dispatcher
-from toolkit._runner.hooks import Hooks
 from toolkit.events import event_to_dict
 from toolkit.middleware import Next, Telemetry
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage
@@ -545,12 +540,10 @@ def test_a_hook_that_is_cancelled(name: str, go: Go, later: bool, caplog: pytest
 
 @LATER
 def test_a_hook_that_hangs(later: bool) -> None:
-    """A hook is waited for no longer than the call may take; without its answer the body stays shut."""
+    """A hook is waited for no longer than the run may take; without its answer the body stays shut."""
     account, ended = Account(), threading.Event()
     asked = Hook(before_call=never if later else lambda *_: ended.wait(10) and None)
-    dispatcher = Dispatcher(tools={"pay": account.pay}, middleware=Hooks([asked]).middleware)
-    context = ToolContext(deps=None, cancellation=Cancellation(0.05))
-    result = run_sync(dispatcher.dispatch(call("pay", amount=5), context, SyncBackend()))
+    result = paying(asked, account=account, limits=Limits(max_seconds=0.3))
     ended.set()
 
     assert ("timed_out", []) == (result.kind, account.paid)
