@@ -16,9 +16,7 @@ from uuid import uuid4
 import pytest
 from pydantic import Field
 
-from toolkit import MemoryLedger, Runner, Tool, Toolbox, ToolCall, tool
-from toolkit._execution import approval_request
-from toolkit._execution.approval_request import digest_call, digest_definition
+from toolkit import ApprovalRequest, MemoryLedger, Runner, Tool, Toolbox, ToolCall, ToolContext, tool
 from toolkit.approvers import defer
 from toolkit.builtin import file_tools, shell_tool
 from toolkit.errors import DefinitionError
@@ -34,9 +32,14 @@ def pay(amount: int, to: set[str]) -> str:
 CALL = ToolCall(name="pay", id="run_1", arguments='{"amount": 5, "to": ["anna", "bert"]}')
 
 
+def digest(made: Tool[..., Any] = pay, call: ToolCall = CALL, run: str = "run", **more: Any) -> str:
+    """Return the digest of a call."""
+    return ApprovalRequest(made, {}, ToolContext(deps=None, run_id=run), call, **more).digest
+
+
 def rewritten(arguments: str) -> str:
     """Return the digest of the call with other arguments."""
-    return digest_call(pay, replace(CALL, arguments=arguments), "run")
+    return digest(call=replace(CALL, arguments=arguments))
 
 
 def described_otherwise() -> Tool[..., Any]:
@@ -55,10 +58,10 @@ def other_parameters() -> Tool[..., Any]:
 
 
 CHANGED: dict[str, Callable[[], str]] = {
-    "name": lambda: digest_call(pay.with_name("pay_2"), CALL, "run"),
-    "description": lambda: digest_call(described_otherwise(), CALL, "run"),
-    "function": lambda: digest_call(other_parameters(), CALL, "run"),
-    "effect": lambda: digest_call(tool(pay, effect="destructive"), CALL, "run"),
+    "name": lambda: digest(pay.with_name("pay_2")),
+    "description": lambda: digest(described_otherwise()),
+    "function": lambda: digest(other_parameters()),
+    "effect": lambda: digest(tool(pay, effect="destructive")),
     "value": lambda: rewritten('{"amount": 6, "to": ["anna", "bert"]}'),
     "type": lambda: rewritten('{"amount": 5.0, "to": ["anna", "bert"]}'),
     "text in place of a number": lambda: rewritten('{"amount": "5", "to": ["anna", "bert"]}'),
@@ -70,40 +73,31 @@ CHANGED: dict[str, Callable[[], str]] = {
     "cut off": lambda: rewritten('{"amount": 5, "to": ["anna", "bert"]'),
     "null": lambda: rewritten("null"),
     "too deep": lambda: rewritten("[" * 500 + "]" * 500),
-    "imports": lambda: digest_call(pay, CALL, "run", {"user": "Ann"}),
-    "call": lambda: digest_call(pay, replace(CALL, id="run_2"), "run"),
-    "run": lambda: digest_call(pay, CALL, "ruin"),
+    "imports": lambda: digest(imports={"user": "Ann"}),
+    "call": lambda: digest(call=replace(CALL, id="run_2")),
+    "run": lambda: digest(run="ruin"),
 }
 
 
 @pytest.mark.parametrize("changed", CHANGED.values(), ids=CHANGED)
 def test_changed(changed: Callable[[], str]) -> None:
     """The digest is another one as soon as the tool, its definition, an argument, the call or the run is."""
-    assert digest_call(pay, CALL, "run") != changed()
+    assert digest() != changed()
 
 
 UNCHANGED: dict[str, Callable[[], str]] = {
     "order of the keys, and spaces": lambda: rewritten('{ "to": ["anna", "bert"],"amount" : 5 }'),
     "escapes": lambda: rewritten('{"amount": 5, "to": ["\\u0061nna", "bert"]}'),
-    "id of the provider": lambda: digest_call(pay, replace(CALL, provider_call_id="call_0"), "run"),
-    "title": lambda: digest_call(tool(pay, title="Payment"), CALL, "run"),
-    "timeout": lambda: digest_call(tool(pay, timeout=5), CALL, "run"),
+    "id of the provider": lambda: digest(call=replace(CALL, provider_call_id="call_0")),
+    "title": lambda: digest(tool(pay, title="Payment")),
+    "timeout": lambda: digest(tool(pay, timeout=5)),
 }
 
 
 @pytest.mark.parametrize("unchanged", UNCHANGED.values(), ids=UNCHANGED)
 def test_unchanged(unchanged: Callable[[], str]) -> None:
     """The digest stays the same where nothing changes that an approval is about."""
-    assert digest_call(pay, CALL, "run") == unchanged()
-
-
-def test_definition() -> None:
-    """The definition of a tool is the same for every call of it, and another one once the tool has changed."""
-    assert (
-        digest_definition(pay)
-        == digest_definition(tool(pay, title="Payment"))
-        != digest_definition(described_otherwise())
-    )
+    assert digest() == unchanged()
 
 
 MODULE = """
@@ -142,7 +136,7 @@ def test_moved_module() -> None:
     """A tool whose file is moved, with the classes of its arguments, keeps its digest."""
     old, new = module("bookings"), module("shop.later.bookings")
 
-    assert digest_definition(old.visit) == digest_definition(new.visit)
+    assert digest(old.visit) == digest(new.visit)
 
 
 @pytest.mark.usefixtures("_modules")
@@ -150,22 +144,18 @@ def test_other_function() -> None:
     """Another function of the same name changes the digest."""
     old, renamed = module("bookings"), tool(module("more", function="leave").leave, name="visit")
 
-    assert digest_definition(old.visit) != digest_definition(renamed)
+    assert digest(old.visit) != digest(renamed)
 
 
-def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest of another version is another one, so that what it approved is asked for again."""
-    before = digest_call(pay, CALL, "run")
-    monkeypatch.setattr(approval_request, "DIGEST_VERSION", approval_request.DIGEST_VERSION + 1)
-
-    assert before != digest_call(pay, CALL, "run")
+def test_version() -> None:
+    """The digest is the same in every release, for the approvals of saved runs; only a new version changes it."""
+    assert "sha256:2ce85c4be4807324b80b82a984b6ad67015e0204ac74fcf9495ffafb1fb92101" == digest()
 
 
 PROGRAM = """
 from enum import Enum
 from pydantic import BaseModel
-from toolkit import ToolCall, tool
-from toolkit._execution.approval_request import digest_call
+from toolkit import ApprovalRequest, ToolCall, ToolContext, tool
 
 class Color(Enum):
     RED = 1
@@ -180,7 +170,7 @@ def pay(amount: int, to: set[str], places: list[Place]) -> str:
     return "paid"
 
 words = '{"amount": 5, "to": ["anna", "bert", "carl", "dora"], "places": [{"tags": ["x", "y", "z"], "color": 1}]}'
-print(digest_call(pay, ToolCall(name="pay", id="run_1", arguments=words), "run"))
+print(ApprovalRequest(pay, {}, ToolContext(deps=None), ToolCall(name="pay", arguments=words)).digest)
 """
 
 
@@ -222,7 +212,7 @@ def test_directories(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     tools = [[*file_tools(tmp_path / name), shell_tool(tmp_path / name)] for name in ("a", "b", "a")]
-    first, other, again = [[digest_definition(made) for made in made_tools] for made_tools in tools]
+    first, other, again = [[digest(made) for made in made_tools] for made_tools in tools]
 
     assert first == again
     assert set() == {*first} & {*other}
@@ -244,7 +234,7 @@ def test_bindings() -> None:
     boxes = [Toolbox([pay]) for _ in range(3)]
     for box, function in zip(boxes, (send, pretend, send)):
         box.bind("pay", function)
-    digests = [digest_definition(box["pay"]) for box in boxes]
+    digests = [digest(box["pay"]) for box in boxes]
 
     assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)
 
@@ -261,7 +251,7 @@ def test_chosen_bindings() -> None:
         box.bind("real", lambda amount: f"sent {amount}")
         box.bind("mock", lambda amount: f"pretended {amount}")
         box.bindings.choose("pay", chosen)
-    first, other = (digest_definition(box["pay"]) for box in boxes)
+    first, other = (digest(box["pay"]) for box in boxes)
 
     assert first != other
 
@@ -282,10 +272,10 @@ def test_identities() -> None:
     """What an object states counts, whatever its type; so it does behind a partial."""
     stated = ["a", "b", Path("/a"), Path("/b"), 1, 2, None]
     tools = [Spot(each).look for each in stated]
-    digests = [digest_definition(made) for made in tools]
+    digests = [digest(made) for made in tools]
 
     assert len(stated) == len({*digests})
-    assert digests == [digest_definition(tool(partial(made))) for made in tools]
+    assert digests == [digest(tool(partial(made))) for made in tools]
 
 
 class Shop:
