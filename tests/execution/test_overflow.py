@@ -3,79 +3,113 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolkit import Runner, Toolbox, ToolCall, ToolResult, tool
-from toolkit._execution.dispatcher import Dispatcher
-from toolkit._execution.truncation import MAX_BYTES, MAX_RESULT, PAGE, ResultStore, truncate
+from toolkit import Failed, Limits, Runner, RunResult, Toolbox, tool
+from toolkit.approvers import ask_when
 from toolkit.builtin import plan_tool
 from toolkit.events import ToolCallFinished, event_to_dict
+from toolkit.models import ModelRequest, ToolMessage
 from toolkit.testing import ScriptedModel, call
 
 LINES = "\n".join(f"line {number}: {'needle' if number % 100 == 7 else 'hay'}" for number in range(10_000))
+STORED = 10 * 2**20  # bytes that a run stores
 
 
-def handle_in(result: ToolResult) -> str:
+def handle_in(text: str) -> str:
     """The handle that a cut result names."""
-    (handle,) = re.findall(r'handle="(\w+)"', result.text)
+    (handle,) = re.findall(r'handle="(\w+)"', text)
     return str(handle)
 
 
-def read(overflow: ResultStore, **arguments: Any) -> ToolResult:
-    """What the model is shown when it reads on."""
-    return overflow.tool.invoke(arguments)
+def texts(result: RunResult) -> list[str]:
+    """What the model reads of each result."""
+    return [message.text for message in result.messages if isinstance(message, ToolMessage)]
+
+
+def run(value: Any, limit: int | None, *reads: dict[str, Any], **options: Any) -> RunResult:
+    """Run one call whose result is too long, then read on in it."""
+
+    @tool(effect="read", max_result=limit)
+    def log() -> Any:
+        """Log."""
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def read_on(arguments: dict[str, Any]) -> Any:
+        return lambda request: call("result_read", **{"handle": handle_in(request.messages[2].text), **arguments})
+
+    script = [call("log"), *map(read_on, reads), "Done."]
+    return Runner([log], model=ScriptedModel(script), **options).run("go")
+
+
+def read(text: str, **arguments: Any) -> str:
+    """What the model reads of a text when it reads on."""
+    return texts(run(text, 5, arguments))[1]
+
+
+def read_to_the_end(text: str, **arguments: Any) -> list[str]:
+    """What the model reads of a text, page by page."""
+
+    @tool(max_result=5)
+    def log() -> str:
+        """Log."""
+        return text
+
+    def reply(request: ModelRequest) -> Any:
+        known = [message.text for message in request.messages if isinstance(message, ToolMessage)]
+        if not known:
+            return call("log")
+        more = re.findall(r"ead on with offset=(\d+)", known[-1]) if len(known) > 1 else ["0"]
+        return call("result_read", handle=handle_in(known[0]), offset=int(more[0]), **arguments) if more else "Done."
+
+    return texts(Runner([log], model=ScriptedModel(reply), limits=Limits(max_turns=None)).run("go"))[1:]
 
 
 # -- cut
 
 
-@pytest.mark.parametrize("text", ["", "a", "a" * MAX_RESULT], ids=["empty", "short", "just so long"])
+@pytest.mark.parametrize("text", ["a", "a" * 100_000], ids=["short", "just so long"])
 def test_short(text: str) -> None:
-    """A result that is not too long stays as it is, and nothing is kept."""
-    overflow = ResultStore()
-    result = ToolResult(1, text)
+    """A result that is not too long stays as it is, and nothing is offered to read on."""
+    model = ScriptedModel([call("log"), "Done."])
+    result = Runner([tool(lambda: text, name="log")], model=model).run("go")
 
-    assert (result, False) == (truncate(result, overflow=overflow), overflow.is_used)
+    assert ([text], ["log"]) == (texts(result), [spec.name for spec in model.requests[-1].tools])
 
 
 def test_cut() -> None:
     """Beginning and end stay, a note has the size and how to read on; the value stays whole."""
-    overflow = ResultStore()
     text = "a" * 1_000 + "b" * 1_000
-    result = truncate(ToolResult(text, text, details=1), 500, overflow)
+    result = run(text, 500)
+    (shown,), (made,) = texts(result), result.calls
 
     assert re.fullmatch(
         r"a{100,}\n\n\[\.\.\. The whole result has 2,000 characters; its middle is left out here\. Read on with "
         r'result_read\(handle="\w{12}", offset=\.\.\. or query="\.\.\."\)\. \.\.\.\]\n\nb{50,}',
-        result.text,
+        shown,
     )
-    assert (500, text, 1, True) == (len(result.text), result.value, result.details, overflow.is_used)
-
-
-def test_without_a_store() -> None:
-    """Without anything that keeps the whole, the note does not promise it."""
-    text = truncate(ToolResult(1, "a" * 1_000), 300).text
-
-    assert (300, True, False) == (len(text), "Ask for less." in text, "result_read" in text)
+    assert (500, text) == (len(shown), made.result.value)
 
 
 def test_error() -> None:
     """An error is cut as any result is; for Python it stays whole."""
-    result = truncate(ToolResult(text="a" * 1_000, error="a" * 1_000, kind="failed"), 300)
+    result = run(Failed("a" * 1_000), 500)
+    (shown,), (made,) = texts(result), result.calls
 
-    assert (300, 1_000, "failed") == (len(result.text), len(result.error or ""), result.kind)
+    assert (500, 1_000, "failed") == (len(shown), len(made.result.error or ""), made.result.kind)
 
 
 @given(st.text(max_size=400), st.integers(1, 400))
 @example("\n" + "0" * 399, 300)
 def test_lengths(text: str, limit: int) -> None:
     """What is cut begins and ends as the whole does, and at least half of the limit is the result's own."""
-    cut = truncate(ToolResult(text, text), limit).text
+    (cut,) = texts(run(text, limit))
     head, note, tail = cut.partition("\n\n[...")
     end = tail.rpartition("...]\n\n")[2]
 
@@ -104,7 +138,7 @@ def test_whole_outside_of_the_conversation(early: bool) -> None:
 
 
 def test_answers_are_cut() -> None:
-    """Without a run, the messages of `answer` are cut; the result of `call` is whole."""
+    """Without a run, the messages of `answer` are cut, without a handle; the result of `call` is whole."""
 
     @tool(max_result=400)
     def log() -> str:
@@ -114,7 +148,9 @@ def test_answers_are_cut() -> None:
     box = Toolbox([log])
     reply = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "log", "arguments": "{}"}}]}
 
-    assert (400, 1_000) == (len(box.answer(reply)[0]["content"]), len(box.call("log").text))
+    content = box.answer(reply)[0]["content"]
+    assert (400, 1_000) == (len(content), len(box.call("log").text))
+    assert ("Ask for less." in content, "result_read" in content) == (True, False)
 
 
 def test_steps_of_a_plan_are_cut() -> None:
@@ -136,15 +172,10 @@ def test_steps_of_a_plan_are_cut() -> None:
 
 def test_whole() -> None:
     """Read piece by piece, the whole comes out, each piece no longer than it may be."""
-    overflow = ResultStore()
-    handle = handle_in(truncate(ToolResult(1, LINES), 1_000, overflow))
-    pieces: list[str] = []
-    while sum(map(len, pieces)) < len(LINES):
-        shown = read(overflow, handle=handle, offset=sum(map(len, pieces))).text
-        assert len(shown) <= PAGE
-        pieces.append(shown.partition("]\n")[2])
+    pieces = read_to_the_end(LINES)
 
-    assert LINES == "".join(pieces)
+    assert max(map(len, pieces)) <= 20_000
+    assert LINES == "".join(piece.partition("]\n")[2] for piece in pieces)
 
 
 OFFSETS = {
@@ -160,20 +191,14 @@ OFFSETS = {
 @pytest.mark.parametrize(("arguments", "text"), OFFSETS.values(), ids=OFFSETS)
 def test_offset(arguments: dict[str, Any], text: str) -> None:
     """A piece says where it is in the whole; an offset below zero counts from the end."""
-    overflow = ResultStore()
-    handle = overflow.store("0123456789")
-
-    assert text == read(overflow, handle=handle, **arguments).text
+    assert text == read("0123456789", **arguments)
 
 
 def test_where_to_go_on() -> None:
     """A piece that is not the last says where the next one begins."""
-    overflow = ResultStore(limit=1_000)
-    handle = overflow.store("a" * 2_000)
+    shown = texts(run("a" * 2_000, 5, {}, max_result=1_000))[1]
 
-    assert read(overflow, handle=handle).text.startswith(
-        "[Characters 0 to 800 of 2,000. Read on with offset=800.]\naaa"
-    )
+    assert shown.startswith("[Characters 0 to 800 of 2,000. Read on with offset=800.]\naaa")
 
 
 QUERIES = {
@@ -189,94 +214,84 @@ QUERIES = {
 @pytest.mark.parametrize(("query", "arguments", "text"), QUERIES.values(), ids=QUERIES)
 def test_query(query: str, arguments: dict[str, Any], text: str) -> None:
     """Lines that contain a text are shown with their numbers, and where in the whole they are."""
-    overflow = ResultStore()
-    handle = overflow.store("a\na b\nc c\nB")
-
-    assert text == read(overflow, handle=handle, query=query, **arguments).text
+    assert text == read("a\na b\nc c\nB", query=query, **arguments)
 
 
 def test_query_in_a_long_line() -> None:
     """Of a line that is as long as the whole, the text around each match is shown."""
-    overflow = ResultStore()
-    handle = overflow.store("x" * 5_000 + "needle" + "y" * 5_000 + "needle")
+    text = "x" * 5_000 + "needle" + "y" * 5_000 + "needle"
 
     around = f"Line 1, offset 5000: {'x' * 200}needle{'y' * 200}\nLine 1, offset 10006: {'y' * 200}needle"
-    assert around == read(overflow, handle=handle, query="needle").text
+    assert around == read(text, query="needle")
 
 
 def test_query_with_many_lines() -> None:
     """Lines that would be too much are left for the next call, which the text names."""
-    overflow = ResultStore(limit=1_000)
-    handle = overflow.store(LINES)
-    seen: list[str] = []
-    shown, offset = "", 0
-    while "[There are more" in shown or not seen:
-        shown = read(overflow, handle=handle, query="needle", offset=offset).text
-        assert len(shown) <= 1_000
-        seen += re.findall(r"line \d+: needle", shown)
-        offset = int((re.findall(r"offset=(\d+)", shown) or ["0"])[0])
+    pages = read_to_the_end(LINES * 10, query="needle")
 
-    assert [f"line {number}: needle" for number in range(7, 10_000, 100)] == seen
+    assert (True, True) == (len(pages) > 1, max(map(len, pages)) <= 20_000)
+    assert [f"line {number}: needle" for number in range(7, 10_000, 100)] * 10 == re.findall(
+        r"line \d+: needle", "\n".join(pages)
+    )
 
 
 def test_unknown_handle() -> None:
     """A handle that nothing is kept under is an error that says what to do."""
-    result = read(ResultStore(), handle="ffff")
-
-    assert "No result 'ffff' is kept here. Make the call again that gave it." == result.error
+    assert "No result 'ffff' is kept here. Make the call again that gave it." == read("a" * 10, handle="ffff")
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 1_000])
 def test_pages_are_not_cut(limit: int) -> None:
     """What was read on is never cut again, so that no handle leads to a handle."""
-    overflow = ResultStore(limit)
-    page = read(overflow, handle=overflow.store(LINES))
+    result = run(LINES, None, {}, max_result=limit)
 
-    assert page == Dispatcher(tools={}, max_result=limit, overflow=overflow).truncate(
-        ToolCall(name="result_read"), page
-    )
+    assert texts(result)[1] == result.calls[1].result.text
 
 
 # -- kept
 
 
 def test_same_text() -> None:
-    """A text that comes twice is kept once, and has one handle, in every run."""
-    overflow = ResultStore()
+    """A text has the same handle in every run, and another text another one."""
+    handles = [handle_in(texts(run(text, 5))[0]) for text in ("a" * 10, "a" * 10, "b" * 10)]
 
-    assert overflow.store("a") == overflow.store("a") == ResultStore().store("a") != overflow.store("b")
-
-
-def test_oldest_go_first() -> None:
-    """More than may be kept pushes out what was kept first."""
-    overflow = ResultStore()
-    handles = [overflow.store(f"{number}" * (MAX_BYTES // 4)) for number in range(5)]
-
-    assert [True, False, False, False, False] == [read(overflow, handle=handle).is_error for handle in handles]
+    assert handles[0] == handles[1] != handles[2]
 
 
-def test_too_long_to_be_kept() -> None:
-    """A text that alone is more than may be kept is cut without a handle, and pushes nothing out."""
-    overflow = ResultStore()
-    handle = overflow.store("a")
-    text = truncate(ToolResult(1, "é" * (MAX_BYTES // 2 + 1)), 300, overflow).text
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [([STORED // 4] * 5, [False, True, True, True, True]), ([10, STORED + 1], [True]), ([1_000] * 300, [True] * 300)],
+    ids=["the oldest goes first", "one that is too long", "at the same time"],
+)
+def test_kept(sizes: list[int], kept: list[bool]) -> None:
+    """Results are kept until they are too much, the oldest goes first; one that alone is too much gets no handle."""
+    order: Any = "sequential" if len(sizes) < 10 else "parallel"
 
-    assert (True, False) == ("Ask for less." in text, read(overflow, handle=handle).is_error)
+    @tool(effect="read", max_result=5)
+    def log(number: int) -> str:
+        """Log."""
+        return f"{number} ".ljust(sizes[number], "x")
 
+    def read_all(request: ModelRequest) -> Any:
+        handles = re.findall(r'handle="(\w+)"', "".join(message.text for message in request.messages))
+        return [call("result_read", handle=handle) for handle in handles]
 
-def test_from_many_threads() -> None:
-    """Results that come at the same time are all kept, within the bounds."""
-    overflow = ResultStore()
-    texts = [f"{number} {'x' * 1_000}" for number in range(2_000)]
-    with ThreadPoolExecutor(16) as pool:
-        handles = list(pool.map(overflow.store, texts))
+    calls = [call("log", number=number) for number in range(len(sizes))]
+    model = ScriptedModel([calls, read_all, "Done."])
+    limits = Limits(max_calls_per_turn=300)
+    result = Runner([log], model=model, order=order, limits=limits).run("go")
+    found = [re.search(r"\]\n(\d+) ", text) for text in texts(result)[len(sizes) :]]
 
-    assert texts == [read(overflow, handle=one).text.partition("\n")[2] for one in handles]
+    assert kept == [match is not None and int(match[1]) == number for number, match in enumerate(found)]
 
 
 def test_tool() -> None:
     """The tool is one like any other: it only reads, and its parameters are described."""
-    made = ResultStore().tool
+    model = ScriptedModel([call("log"), "Done."])
+    Runner([tool(lambda: "a" * 10, name="log", max_result=5)], model=model).run("go")
+    (spec,) = (spec for spec in model.requests[-1].tools if spec.name == "result_read")
 
-    assert ("result_read", "read", ["handle"]) == (made.name, made.settings.effect, made.parameters["required"])
-    assert all("description" in parameter for parameter in made.parameters["properties"].values())
+    assert ["handle"] == spec.parameters["required"]
+    assert all("description" in parameter for parameter in spec.parameters["properties"].values())
+    shown = texts(run("a" * 10, 5, {}, approve=ask_when(lambda _: False, effects=["write"])))[1]
+    assert shown.endswith("a" * 10)
