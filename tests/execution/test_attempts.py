@@ -12,19 +12,21 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
-from typing_extensions import Unpack
 
 from tests import ways
 from tests.apart import fail_there, known_there, where, where_later
 from toolkit import (
+    Cancelled,
     DefinitionError,
     FatalError,
+    Limits,
     NotFound,
     RunHandle,
     Runner,
@@ -37,9 +39,6 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._execution.attempts import BUSY, MAX_ABANDONED
-from toolkit._tools.options import ToolOptions
 from toolkit.errors import TimedOut
 from toolkit.events import Event, ToolCallAbandoned, ToolCallFinished, ToolCallRetried, ToolCallUpdated
 from toolkit.testing import ScriptedModel, call
@@ -63,7 +62,7 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-def hanging(release: threading.Event, **settings: Unpack[ToolOptions]) -> Tool[..., Any]:
+def hanging(release: threading.Event, **settings: Any) -> Tool[..., Any]:
     """A tool that hangs in its thread."""
 
     def hang(number: int = 0) -> int:
@@ -75,7 +74,7 @@ def hanging(release: threading.Event, **settings: Unpack[ToolOptions]) -> Tool[.
     return tool(hang, **settings)
 
 
-def hanging_later(**settings: Unpack[ToolOptions]) -> Tool[..., Any]:
+def hanging_later(**settings: Any) -> Tool[..., Any]:
     """A tool that hangs in its loop."""
 
     async def hang() -> None:
@@ -212,14 +211,12 @@ def test_deadline_in_the_context() -> None:
     def due(context: ToolContext) -> float | None:
         return context.deadline
 
-    late, early, toolbox = Cancellation(600), Cancellation(6), Toolbox([tool(due, timeout=60)])
-    values = [
-        toolbox.call("due", {}, ToolContext(deps=None, cancellation=cancellation)).value
-        for cancellation in (late, early)
-    ]
+    for seconds, earlier in ((600, 60), (6, 6)):
+        model, before = ScriptedModel([call("due"), "Done."]), time.monotonic()
+        runner = Runner([tool(due, timeout=60)], model=model, limits=Limits(max_seconds=seconds))
+        (made,) = runner.run("go").calls
 
-    assert values[0] < (late.deadline or 0)
-    assert early.deadline == values[1]
+        assert before + earlier <= made.result.value <= time.monotonic() + earlier
 
 
 @STREAMS
@@ -248,7 +245,7 @@ def test_abandoned_function(go: Callable[..., Any], release: threading.Event) ->
 @STREAMS
 def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading.Event) -> None:
     """A run with too many of them starts no more sync function, with a timeout or without; async ones are."""
-    first = [call("hang") for _ in range(3 * MAX_ABANDONED)]  # a thread that starts late is not one abandoned running
+    first = [call("hang") for _ in range(200)]  # a thread that starts late is not one abandoned running
 
     async def later() -> str:
         """Need no thread."""
@@ -258,7 +255,8 @@ def test_too_many_abandoned_functions(go: Callable[..., Any], release: threading
     events = go(Runner([hanging(release, timeout=2), len_of, later], model=model))
     last = [event.result.text for event in events if isinstance(event, ToolCallFinished)][-3:]
 
-    assert [BUSY, BUSY, "later"] == sorted(map(str, last))
+    busy = "Busy: too many earlier calls took too long and are still running."
+    assert [busy, busy, "later"] == sorted(text[: len(busy)] for text in last)
 
 
 # -- tries
@@ -435,18 +433,15 @@ def test_another_try_after_the_time(go: Callable[..., ToolResult]) -> None:
 @BOTH
 def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
     """A run that is cancelled during the pause tries no more."""
-    cancellation = Cancellation()
-    flaky = Flaky(9, OSError())
+    context, flaky = ToolContext(deps=None), Flaky(9, OSError())
 
-    def work(context: ToolContext) -> None:
+    def work(own: ToolContext) -> None:
         try:
-            flaky.work(context)
+            flaky.work(own)
         finally:
-            cancellation.cancel()  # from here on nothing waits for this thread
+            context.cancellation.cancel()  # from here on nothing waits for this thread
 
-    made = tool(work, retries=5, effect="read")
-    context = ToolContext(deps=None, cancellation=cancellation)
-    toolbox = Toolbox([made])
+    toolbox = Toolbox([tool(work, retries=5, effect="read")])
     result = toolbox.call("work", {}, context) if go is ways.call else asyncio.run(toolbox.acall("work", {}, context))
 
     assert ("cancelled", 1) == (result.kind, len(flaky.keys))
@@ -455,12 +450,12 @@ def test_cancelled_between_tries(go: Callable[..., ToolResult]) -> None:
 @BOTH
 def test_call_that_comes_too_late(go: Callable[..., ToolResult]) -> None:
     """A call of a run that is over does not enter the function."""
-    over, entered = Cancellation(0), []
+    context, entered = ToolContext(deps=None), []
+    context.cancellation.cancel()
     toolbox = Toolbox([tool(lambda: entered.append(1), name="enter")])
-    context = ToolContext(deps=None, cancellation=over)
     result = toolbox.call("enter", {}, context) if go is ways.call else asyncio.run(toolbox.acall("enter", {}, context))
 
-    assert (TimedOut, []) == (type(result.exception), entered)
+    assert (Cancelled, []) == (type(result.exception), entered)
 
 
 # -- places
@@ -763,7 +758,7 @@ class Crowd:
             self._inside -= 1
 
 
-def meeting(size: int, **settings: Unpack[ToolOptions]) -> tuple[Tool[..., Any], Crowd]:
+def meeting(size: int, **settings: Any) -> tuple[Tool[..., Any], Crowd]:
     """A tool whose calls end when so many of them have met; and who was there."""
     crowd, barrier = Crowd(), threading.Barrier(size)
 
@@ -826,11 +821,12 @@ def test_wait_for_a_place_ends(go: Callable[..., ToolResult], release: threading
     made = tool(hang, max_parallel=1)
     first = Runner([made], model=ScriptedModel([call("hang"), "Done."])).start("Go.")
     entered.wait(10)
-    context, toolbox = ToolContext(deps=None, cancellation=Cancellation(0.05)), Toolbox([made])
+    context, toolbox = ToolContext(deps=None), Toolbox([made])
+    threading.Timer(0.05, context.cancellation.cancel).start()
     late = toolbox.call("hang", "{}", context) if go is ways.call else asyncio.run(toolbox.acall("hang", "{}", context))
     release.set()
 
-    assert ("timed_out", "Done.", "done") == (late.kind, first.result(10).output, go(made).text)
+    assert ("cancelled", "Done.", "done") == (late.kind, first.result(10).output, go(made).text)
 
 
 def test_wait_for_a_place_is_not_timed(release: threading.Event) -> None:

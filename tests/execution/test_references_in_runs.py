@@ -40,7 +40,6 @@ from toolkit.testing import Reply, ScriptedModel, reply
 NamedCall: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
-@tool(effect="read")
 def store_result(path: str, value: Any) -> SharedValues:
     """Make the shared values that an earlier call leaves behind."""
     shared = SharedValues()
@@ -103,7 +102,7 @@ def _defer_ask(request: ApprovalRequest) -> Any:
 
 
 def list_results(result: RunResult[Any]) -> list[str]:
-    """List the list_results of results, in order."""
+    """List the texts of results, in order."""
     return [message.text for message in result.messages if isinstance(message, ToolMessage)]
 
 

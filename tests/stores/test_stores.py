@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.properties import examples
-from toolkit import Cancelled, DefinitionError
-from toolkit._concurrency.cancellation import Cancellation, use_cancellation
+from toolkit import Cancelled, DefinitionError, Runner
 from toolkit.stores import Chunk, Document, KnowledgeStore, SQLiteKnowledge, StoreError
+from toolkit.testing import ScriptedModel, call
 
 KILLS = int(os.environ.get("TOOLKIT_KILLS", "40"))
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
@@ -224,29 +224,28 @@ def test_close_of_an_owner(store: SQLiteKnowledge) -> None:
 
 def test_late(tmp_path: Path) -> None:
     """A cancelled call stores nothing, even if it was cancelled while it waited for another process."""
-    cancellation, started_event = Cancellation(), threading.Event()
+    started_event, ended = threading.Event(), threading.Event()
 
     def clock() -> float:
         started_event.set()
         return 1000.0
 
-    def keep_late(store: SQLiteKnowledge) -> None:
-        with use_cancellation(cancellation), pytest.raises(Cancelled):
+    def keep_late() -> None:
+        with pytest.raises(Cancelled):
             add(store, "late")
+        ended.set()
 
     with (
         SQLiteKnowledge(tmp_path / "k.db", clock=clock) as store,
         closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as another,
     ):
         another.execute("BEGIN IMMEDIATE")
-        keeping = threading.Thread(target=keep_late, args=(store,))
-        keeping.start()
+        run = Runner([keep_late], model=ScriptedModel([call("keep_late")])).start("Go.")
         started_event.wait()
-        cancellation.cancel()
+        run.cancel()
         another.execute("ROLLBACK")
-        keeping.join()
 
-        assert [] == store.documents()
+        assert (True, []) == (ended.wait(10), store.documents())
 
 
 WRONG: list[dict[str, Any]] = [
