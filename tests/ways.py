@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from toolkit import Runner, RunResult, Tool, Toolbox, ToolResult
+from toolkit import Runner, RunResult, Tool, Toolbox, ToolResult, tool
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit.events import Event
 
@@ -23,6 +23,16 @@ def run_with_backend(job: Callable[[AsyncBackend], Awaitable[T]]) -> T:
         return await job(AsyncBackend())
 
     return asyncio.run(main())
+
+
+def in_own_loop(job: Callable[[], Awaitable[T]]) -> T:
+    """Run a job in the event loop of the library, where async tools run that are called without one."""
+
+    async def work() -> Any:
+        return await job()
+
+    value: T = tool(work).invoke("{}").value
+    return value
 
 
 def run(runner: Runner, **options: Any) -> RunResult:

@@ -16,6 +16,7 @@ import openai
 import pytest
 
 from tests.servers import FakeServer
+from tests.ways import in_own_loop
 from toolkit import Limits, ModelError, OpenAIModel, Runner, Session, ToolCall, Usage
 from toolkit.events import TextDelta
 from toolkit.models import Model, ModelRequest, ModelResponse, UserMessage
@@ -52,13 +53,11 @@ def through_sync_in_a_loop(server: FakeServer, **options: Any) -> str:
 
 
 def through_async_without_a_loop(server: FakeServer, **options: Any) -> str:
-    from toolkit._concurrency.event_loop import private_loop
-
     client = openai.AsyncOpenAI(base_url=server.base_url, api_key="test", max_retries=0)
     try:
         return Runner([add], model="fake", client=client, **options).run("x").output
     finally:
-        private_loop.run(client.close)
+        in_own_loop(client.close)
 
 
 EVERY_WAY = pytest.mark.parametrize(

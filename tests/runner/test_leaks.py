@@ -18,8 +18,8 @@ import pytest
 from tests.apart import late, process
 from tests.resources import children, descriptors
 from tests.servers import FakeServer
+from tests.ways import in_own_loop
 from toolkit import BusyError, Limits, ModelError, Runner, Tool, ToolCall, ToolContext, tool
-from toolkit._concurrency.event_loop import private_loop
 from toolkit.events import TextDelta, ToolCallFinished
 from toolkit.models import CallReady, ModelRequest, ModelResponse
 from toolkit.testing import Reply, Request, ScriptedModel, call, reply
@@ -121,7 +121,7 @@ def held() -> set[tuple[str, object]]:
 
     return {
         *(("thread", thread) for thread in threading.enumerate()),
-        *(("task", name) for name in private_loop.run(tasks)),
+        *(("task", name) for name in in_own_loop(tasks)),
         *(("child", number) for number in children()),
         *(("descriptor", number) for number in descriptors()),
     }
@@ -223,7 +223,7 @@ WAYS = [leave_stream, cancel_stream, leave_astream, cancel_task, cancel_handle]
 def test_nothing_is_left(leave: Callable[[random.Random], None], seed: int) -> None:
     """However a run ends, it leaves neither thread nor task nor descriptor."""
     chance = random.Random(f"{leave.__name__} {seed}")  # noqa: S311  no secret
-    private_loop.run(lambda: asyncio.sleep(0))
+    in_own_loop(lambda: asyncio.sleep(0))
     before = held()
     for _ in range(3):
         leave(chance)
@@ -257,7 +257,7 @@ def leave_processes_later() -> None:
 @pytest.mark.parametrize("leave", [leave_processes, leave_processes_later], ids=["stream", "astream"])
 def test_no_process_is_left(leave: Callable[[], None]) -> None:
     """A run that is left while a process works leaves none."""
-    private_loop.run(lambda: asyncio.sleep(0))
+    in_own_loop(lambda: asyncio.sleep(0))
     before = held()
     leave()
 
@@ -327,7 +327,7 @@ def late_early(runner: Runner) -> None:
 @pytest.mark.parametrize("leave", [left_early, left_early_later, late_early], ids=lambda leave: leave.__name__)
 def test_no_early_call_is_left(leave: Callable[[Runner], None], tool: Tool[..., Any]) -> None:
     """A call that started early ends with a run that is left, or late, before the answer is whole."""
-    private_loop.run(lambda: asyncio.sleep(0))
+    in_own_loop(lambda: asyncio.sleep(0))
     before = held()
     limits = Limits(max_seconds=0.1 if leave is late_early else None, on_limit="stop")
     leave(Runner([tool], model=Unfinished(tool.name), early=True, limits=limits))
@@ -390,7 +390,7 @@ def cancelled_handle(client: openai.OpenAI, api: Any) -> None:
 def test_no_connection_is_left(leave: Callable[[openai.OpenAI, str], None], api: Any) -> None:
     """A sync client's response that nobody waits for any more is closed, whatever its server still sends."""
     with FakeServer(dripping) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
-        private_loop.run(lambda: asyncio.sleep(0))
+        in_own_loop(lambda: asyncio.sleep(0))
         before = held()
         leave(client, api)
 
