@@ -14,15 +14,14 @@ import openai
 import pytest
 
 from tests.servers import FakeServer
-from toolkit import Limits, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, tool
-from toolkit._dialects.base import CUT_TEXT
+from toolkit import Limits, ModelError, Runner, RunResult, Toolbox, ToolCall, tool
 from toolkit._messages import OutputSpec
-from toolkit._runner.conversation import CallModel, Conversation, RunCalls, Step
-from toolkit._runner.limits import NO_TOOLS_TEXT
 from toolkit.events import ToolArgumentsDelta
-from toolkit.models import CallReady, ModelRequest, ModelResponse, Piece, ToolMessage, UserMessage
+from toolkit.models import CallReady, ModelRequest, ModelResponse, Piece, ToolMessage
 from toolkit.models.openai import OpenAIModel
 from toolkit.testing import Reply, reply
+
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
@@ -455,16 +454,12 @@ class InProcess:
         return iter(self.chunks)
 
 
-def step_after(chunks: list[dict[str, Any]]) -> Step:
-    """What a conversation says to do after this answer."""
-    conversation = Conversation(RunState(run_id="run", messages=(UserMessage("Go on."),)))
-    answers = OpenAIModel(InProcess(chunks), "fake").stream(ModelRequest(messages=()))
-
-    async def last() -> Any:
-        return [answer async for answer in answers][-1]
-
-    conversation.add_response(asyncio.run(last()))
-    return conversation.next()
+def entered_after(line: Line, chunks: list[dict[str, Any]]) -> list[str]:
+    """The tools that run after this answer."""
+    line.entered.clear()
+    limits = Limits(max_turns=1, on_limit="stop")
+    through(Runner(line.tools, model=OpenAIModel(InProcess(chunks), "fake"), limits=limits))
+    return line.entered
 
 
 @pytest.mark.parametrize(
@@ -472,11 +467,9 @@ def step_after(chunks: list[dict[str, Any]]) -> Step:
     [("length", range(WHOLE_LENGTH + 1)), *((reason, INSIDE) for reason in ("tool_calls", "stop", "end_turn"))],
     ids=["A24 length", "A25 tool_calls", "A25 stop", "A25 end_turn"],
 )
-def test_cut_at_every_byte(reason: str, sizes: Sequence[int]) -> None:
-    """Wherever three calls are cut, none of them is handed out, and the model is called again."""
-    handed_out = [size for size in sizes if not isinstance(step_after(cut_after(size, reason)), CallModel)]
-
-    assert [] == handed_out
+def test_cut_at_every_byte(line: Line, reason: str, sizes: Sequence[int]) -> None:
+    """Wherever three calls are cut, none of them runs."""
+    assert [] == [size for size in sizes if entered_after(line, cut_after(size, reason))]
 
 
 @pytest.mark.parametrize("later", ["tool_calls", "stop"])
@@ -488,9 +481,9 @@ def test_finish_reason_after_a_cut(line: Line, later: str) -> None:
     assert ({CUT_TEXT}, []) == ({text.partition(": ")[2] for text in texts_of(result)}, line.entered)
 
 
-def test_not_cut() -> None:
-    """The same three calls, whole, are handed out."""
-    assert isinstance(step_after(cut_after(WHOLE_LENGTH, "tool_calls")), RunCalls)
+def test_not_cut(line: Line) -> None:
+    """The same three calls, whole, run."""
+    assert ["need", "say", "take"] == sorted(entered_after(line, cut_after(WHOLE_LENGTH, "tool_calls")))
 
 
 @STREAMED
@@ -824,7 +817,8 @@ def test_call_without_an_offer(line: Line, streamed: bool) -> None:
     script = [reply.calls(("ping", {})), reply.calls(("ping", {}), text="Done.")]
     result = line.run(*script, streamed=streamed, max_turns=1)
 
-    assert (["ping: pong", f"ping: {NO_TOOLS_TEXT}"], "Done.") == (texts_of(result), result.output)
+    refusal = "ping: Not run: no tool can be called in the last turn."
+    assert (["ping: pong", refusal], "Done.") == (texts_of(result), result.output)
     assert ["ping"] == line.entered
 
 

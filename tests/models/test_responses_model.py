@@ -15,9 +15,6 @@ from pydantic import BaseModel
 
 from tests.servers import FakeServer
 from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
-from toolkit._dialects.base import CUT_TEXT
-from toolkit._dialects.catalog import APIS, DIALECTS
-from toolkit._messages import collect_attachments
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady, Message, ModelRequest, ModelResponse, ToolMessage, UserMessage
@@ -38,6 +35,7 @@ COMMAND = {"type": "shell_call", "id": "sh_1", "call_id": "s_1", "action": {"com
 SHOWN = {"type": "shell_call_output", "id": "so_1", "call_id": "s_1", "output": []}
 COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "zzz"}
 HI = reply.text("Hi.")
+CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 
 
 def add(a: int = 0, b: int = 0) -> int:
@@ -63,6 +61,13 @@ def client_of(server: FakeServer) -> openai.OpenAI:
 def whole(server: FakeServer, tools: Any = (add,), prompt: str = "x", **options: Any) -> RunResult[Any]:
     with client_of(server) as client:
         return Runner(tools, model="m", client=client, api="responses", **options).run(prompt)
+
+
+def sent_after(*messages: Message) -> Any:
+    """The body of a request with this history."""
+    with FakeServer([HI]) as server, client_of(server) as client:
+        Runner(model="m", client=client, api="responses").run("x", messages=messages)
+        return {**server.requests[0].body, "input": server.requests[0].body["input"][:-1]}
 
 
 def streamed(server: FakeServer, tools: Any = (add,), **options: Any) -> RunResult[Any]:
@@ -197,7 +202,7 @@ def test_changed_answer_is_written_anew() -> None:
     call = ToolCall(name="add", arguments='{"a": 2}', id="ours", provider_call_id="call_1")
     changed = ModelResponse(text="Other.", calls=(call,), items=(message("Mine."), called()))
     answer = ToolMessage(call_id="ours", provider_call_id="call_1", name="add", text="2")
-    body = APIS["responses"]["responses"]().render_request(ModelRequest(messages=(changed, answer)))
+    body = sent_after(changed, answer)
 
     assert [
         {"role": "assistant", "content": "Other."},
@@ -219,13 +224,16 @@ def test_history_of_chat_completions() -> None:
 
 def test_messages_are_written_once() -> None:
     """Each message is turned into its wire form once in a run."""
-    dialect = APIS["responses"]["responses"]()
-    request = ModelRequest(messages=(UserMessage("x"),))
-    first = dialect.render_request(request)["input"]
 
-    assert (
-        first[0] is dialect.render_request(ModelRequest(messages=(*request.messages,), memo=request.memo))["input"][0]
-    )
+    class Marking:
+        def before_model(self, request: ModelRequest) -> None:
+            for written in request.memo[:1]:
+                written["items"] = [{"role": "user", "content": "known"}]
+
+    with FakeServer([reply.calls(("add", {"a": 1})), HI]) as server:
+        whole(server, hooks=[Marking()])
+
+        assert ["x", "known"] == [sent.body["input"][0]["content"] for sent in server.requests]
 
 
 # -- pictures, files
@@ -234,7 +242,7 @@ def test_messages_are_written_once() -> None:
 def test_pictures_and_files_of_the_user() -> None:
     """Pictures and files are in the user's message."""
     sent = UserMessage("See.", (Image(b"i"),), (File(b"f", name="a.pdf"),))
-    body = APIS["responses"]["responses"]().render_request(ModelRequest(messages=(sent,)))
+    body = sent_after(sent)
 
     assert [
         {"type": "input_text", "text": "See."},
@@ -245,17 +253,18 @@ def test_pictures_and_files_of_the_user() -> None:
 
 def test_pictures_of_a_tool() -> None:
     """Pictures are in the result of the call that gave them, and nowhere else."""
-    calls = ModelResponse(calls=(ToolCall(name="draw", id="a"), ToolCall(name="draw", id="b")))
-    answers = [ToolMessage(call_id=name, name="draw", text="", images=(Image(name.encode()),)) for name in "ab"]
-    messages: tuple[Message, ...] = (calls, *answers, *collect_attachments(answers), UserMessage("Go on."))
-    sent = APIS["responses"]["responses"]().render_request(ModelRequest(messages=messages))["input"]
 
-    assert ["function_call_output"] * 2 == [item["type"] for item in sent[2:4]]
-    assert [
-        [{"type": "input_image", "image_url": "data:image/png;base64,YQ=="}],
-        [{"type": "input_image", "image_url": "data:image/png;base64,Yg=="}],
-        "Go on.",
-    ] == [item.get("output", item.get("content")) for item in sent[2:]]
+    def draw(name: str) -> Image:
+        return Image(name.encode())
+
+    with FakeServer([reply.calls(("draw", {"name": "a"}), ("draw", {"name": "b"})), HI]) as server:
+        whole(server, [draw])
+        sent = server.requests[1].body["input"][3:]
+
+    assert ["function_call_output"] * 2 == [item["type"] for item in sent]
+    assert [f"data:image/png;base64,{data}" for data in ("YQ==", "Yg==")] == [
+        part["image_url"] for item in sent for part in item["output"] if part["type"] == "input_image"
+    ]
 
 
 # -- groups, and tools that are loaded later
@@ -963,6 +972,6 @@ def test_strict_without_loss() -> None:
 
 def test_schemas_stay_as_they_are() -> None:
     """The schemas for the application's own loop are flat functions."""
-    shown = DIALECTS["responses"]().render_tool(find_customer._spec)
+    (shown,) = Toolbox([find_customer]).schemas("responses")
 
     assert ("function", "find_customer", False) == (shown["type"], shown["name"], "defer_loading" in shown)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from toolkit import Image, ModelError, Tool, Toolbox, ToolCall, ToolResult, tool
-from toolkit._messages import REMEDY, collect_attachments
+from toolkit import Image, ModelError, Tool, Toolbox, ToolCall, tool
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit.models.local.prompt import SmallCalls, call_schema
 
@@ -85,8 +84,9 @@ def test_pictures() -> None:
     """The model cannot see: what a result holds is left out, and what the user sends is refused."""
     picture = Image(b"PNG")
     request = answered("painted")
-    seen = collect_attachments([ToolResult(images=(picture,))])
-    drawn = replace(request, messages=(*request.messages, *seen))
+    drawn = replace(
+        request, messages=(*request.messages, UserMessage("The images of the results above, in order.", (picture,)))
+    )
 
     assert SmallCalls().render_request(request) == SmallCalls().render_request(drawn)
     assert SmallCalls().has_public_text(drawn)
@@ -101,7 +101,10 @@ def test_pictures() -> None:
         ("Which wall?", "Which wall?"),
         ('not "north"\n\x00\tor \\', r"not \"north\" or \\."),
         ("é" * 1000, f"{'é' * 399}…"),
-        (f"paint failed: KeyError. {REMEDY}", "paint failed: KeyError."),
+        (
+            "paint failed: KeyError. Try other arguments or another tool, or report that this did not work.",
+            "paint failed: KeyError.",
+        ),
     ],
     ids=["text", "question", "escapes", "long", "remedy"],
 )
