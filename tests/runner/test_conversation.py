@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Image, LimitError, Limits, RunError, RunState, ToolCall, Usage
+from toolkit import File, Image, LimitError, Limits, RunError, RunState, ToolCall, Usage
 from toolkit._dialects.base import CUT_TEXT
 from toolkit._runner.conversation import CallModel, Conversation, Finished, RunCalls
 from toolkit._runner.limits import LAST_TURN, NO_TOOLS_TEXT
@@ -474,19 +474,27 @@ def test_restored_state_knows_the_empty_answer() -> None:
 
 
 def test_state_of_every_kind_of_message() -> None:
-    """Every kind of message survives JSON, pictures and reasoning included."""
+    """Every kind of message survives JSON, pictures, files and reasoning included."""
     state = RunState(
         run_id="r",
         messages=(
             SystemMessage("Be brief."),
-            UserMessage("Look", (Image(b"\x89PNG\x00", "image/png"),)),
+            UserMessage("Look", (Image(b"\x89PNG\x00", "image/png"),), (File(b"%PDF", name="a.pdf"),)),
             respond(
                 "",
                 ToolCall(name="a", arguments="[", id="i", provider_call_id="w", reasoning="why"),
                 model="m",
                 reasoning="hm",
             ),
-            ToolMessage(call_id="i", provider_call_id="w", name="a", text="no", is_error=True),
+            ToolMessage(
+                call_id="i",
+                provider_call_id="w",
+                name="a",
+                text="no",
+                is_error=True,
+                images=(Image(b"x"),),
+                files=(File(b"x", name="b"),),
+            ),
         ),
         usage=Usage(1, 2, 3),
     )
