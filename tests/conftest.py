@@ -7,6 +7,7 @@ import os
 import signal
 import ssl
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,13 @@ def weights_first(request: pytest.FixtureRequest) -> None:
     """A test with the real model finds the weights here."""
     if request.node.get_closest_marker("real_model"):
         request.getfixturevalue("embedded_weights")
+
+
+@pytest.fixture
+def fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what counts minutes: a minute takes 0.3 seconds, while pauses stay as long as they are."""
+    now, start = time.monotonic, time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: start + 200 * (now() - start))
 
 
 @pytest.fixture
