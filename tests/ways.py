@@ -10,19 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from toolkit import Runner, RunResult, Tool, Toolbox, ToolResult, tool
-from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit.events import Event
 
 T = TypeVar("T")
-
-
-def run_with_backend(job: Callable[[AsyncBackend], Awaitable[T]]) -> T:
-    """Run a job in an event loop, with a backend of it."""
-
-    async def main() -> T:
-        return await job(AsyncBackend())
-
-    return asyncio.run(main())
 
 
 def in_own_loop(job: Callable[[], Awaitable[T]]) -> T:

@@ -25,7 +25,6 @@ from temporalio.service import RPCError
 from tests.durable import killed
 from tests.durable.support import environment
 from toolkit import RunResult
-from toolkit._execution.ledger import STARTED
 from toolkit.durable import DevServer, DurableRunner
 from toolkit.errors import ApprovalError, RunEndedError, RunUnreachableError
 from toolkit.models import ToolMessage
@@ -107,7 +106,7 @@ def find_faults(result: RunResult, home: Path, point: str, hit: int) -> list[str
     """
     booked, stored = (read(home, name) for name in ("booked", "stored"))
     results = [message for message in result.messages if isinstance(message, ToolMessage)]
-    unknown = {message.call_id for message in results if STARTED in message.text}
+    unknown = {message.call_id for message in results if "was started before" in message.text}
     known = {message.call_id for message in results if message.name == "book"} - unknown
     count = len(read(home, "killed"))
     rules = {

@@ -18,7 +18,6 @@ import pytest
 
 from tests.durable.support import Durable, environment, until
 from toolkit import RunResult
-from toolkit._execution.ledger import STARTED
 from toolkit.durable import DevServer
 from toolkit.models import ToolMessage
 
@@ -121,7 +120,7 @@ def check(result: RunResult, home: Path) -> list[ToolMessage]:
     """Check a run that was interrupted; returns the results whose outcome is unknown."""
     booked, stored = ((home / name).read_text().split() for name in ("booked", "stored"))
     results = [message for message in result.messages if isinstance(message, ToolMessage)]
-    unknown = [message for message in results if STARTED in message.text]
+    unknown = [message for message in results if "was started before" in message.text]
     known = {message.call_id for message in results if message.name == "book" and message not in unknown}
 
     assert ("Done.", "stop") == (result.output, result.finish_reason)

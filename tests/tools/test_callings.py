@@ -28,12 +28,10 @@ from toolkit import (
     ToolResult,
     tool,
 )
-from toolkit._concurrency.cancellation import Cancellation
-from toolkit._dialects.calls import Calls
 from toolkit.approvers import defer
 from toolkit.calls import calls_schema, parse_calls
 from toolkit.events import ToolCallFinished, ToolCallStarted
-from toolkit.models import ModelRequest, ModelResponse, ToolMessage
+from toolkit.models import ModelResponse, ToolMessage
 from toolkit.testing import ScriptedModel, reply
 
 
@@ -536,9 +534,9 @@ def test_invalid_calls(go: Way, wait: str, given: Any, text: str) -> None:
 @pytest.mark.parametrize("wait", WAITS)
 def test_cancelling_the_context(go: Way, wait: str) -> None:
     """Cancelling the context cancels the calls that were made with it."""
-    slow, cancellation = Slow(), Cancellation()
-    threading.Thread(target=lambda: slow.started.wait(20) and cancellation.cancel()).start()
-    [ended] = go(Toolbox([slow.slow]), wait, [made("slow")], ToolContext(deps=None, cancellation=cancellation))
+    slow, context = Slow(), ToolContext(deps=None)
+    threading.Thread(target=lambda: slow.started.wait(20) and context.cancellation.cancel()).start()
+    [ended] = go(Toolbox([slow.slow]), wait, [made("slow")], context)
 
     assert slow.ended.wait(20)
     assert re.search("cancelled: True|Cancelled", str(ended.text))
@@ -724,8 +722,10 @@ def test_missing_activity(dialect: str) -> None:
     assert ["Rain, and sad."] == seen[-1]
 
 
-def run_final(tools: Sequence[Any], arguments: dict[str, Any], *more: reply, **options: Any) -> RunResult[Any]:
-    """Run a reply that has a call of `weather` and an output, and further replies."""
+def run_final(
+    tools: Sequence[Any], arguments: dict[str, Any], *more: reply, bodies: list[Any] | None = None, **options: Any
+) -> RunResult[Any]:
+    """Run a reply that has a call of `weather` and an output, and further replies; add the requests' bodies."""
     item = {"_tool": "weather", **arguments}
     first = reply.text(json.dumps({"calls": [item], "output": "I have looked it up."}))
     with FakeServer([first, *more]) as server:
@@ -734,6 +734,8 @@ def run_final(tools: Sequence[Any], arguments: dict[str, Any], *more: reply, **o
         if result.is_paused:
             state = RunState.from_json(result.state.to_json())
             result = runner.resume(state, {waiting.call.id: True for waiting in result.pending})
+        if bodies is not None:
+            bodies += [request.body for request in server.requests]
         return result
 
 
@@ -747,11 +749,12 @@ def test_output_beside_calls() -> None:
 
 def test_output_beside_a_call_that_fails() -> None:
     """Where a call fails, the model is asked again instead, and reads its own output beside the error."""
-    result = run_final([weather], {}, as_answer("calls", "I could not look it up."))
+    bodies: list[Any] = []
+    result = run_final([weather], {}, as_answer("calls", "I could not look it up."), bodies=bodies)
 
     assert "I could not look it up." == result.output
-    wire = Calls().render_request(ModelRequest(messages=result.messages[:2]))["messages"]
-    assert {"calls": [{"_tool": "weather"}], "output": "I have looked it up."} == json.loads(wire[1]["content"])
+    written = next(message["content"] for message in bodies[1]["messages"] if message["role"] == "assistant")
+    assert {"calls": [{"_tool": "weather"}], "output": "I have looked it up."} == json.loads(written)
 
 
 def test_typed_output_beside_calls() -> None:
