@@ -375,11 +375,12 @@ def test_last_turn() -> None:
 
 
 def test_stop_without_an_answer() -> None:
-    """A run that stops at its limit without an answer that fits ends in an error."""
+    """A run that stops at its limit without an answer that fits ends in an error, and asks for no other."""
     model = ScriptedModel([[call("add", a=1)]])
 
-    with pytest.raises(RunError, match="no answer of its output_type after 1 answers"):
+    with pytest.raises(RunError, match="no answer of its output_type after 1 answers") as caught:
         Runner([add], model=model, limits=Limits(max_turns=1, on_limit="stop")).run("x", output_type=Person)
+    assert 0 == caught.value.result.state.output_retries
 
 
 # -- on the wire

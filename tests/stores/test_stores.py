@@ -232,11 +232,11 @@ def test_late(tmp_path: Path) -> None:
 
     def keep_late() -> None:
         with pytest.raises(Cancelled):
-            add(store, "late")
+            add(late, "late")
         ended.set()
 
     with (
-        SQLiteKnowledge(tmp_path / "k.db", clock=clock) as store,
+        SQLiteKnowledge(tmp_path / "k.db", clock=clock) as late,
         closing(sqlite3.connect(tmp_path / "k.db", isolation_level=None)) as another,
     ):
         another.execute("BEGIN IMMEDIATE")
@@ -245,7 +245,7 @@ def test_late(tmp_path: Path) -> None:
         run.cancel()
         another.execute("ROLLBACK")
 
-        assert (True, []) == (ended.wait(10), store.documents())
+        assert (True, []) == (ended.wait(10), late.documents())
 
 
 WRONG: list[dict[str, Any]] = [
