@@ -26,8 +26,6 @@ from toolkit import (
     Usage,
     tool,
 )
-from toolkit._dialects.catalog import RunDialectName
-from toolkit._tools.shared_values import Scope, SharedValues
 from toolkit.calls import calls_schema
 from toolkit.models import ModelRequest, UserMessage
 from toolkit.schema import array, enum, string
@@ -57,12 +55,17 @@ ANSWER = reply.text("Done.")
 ANSWER_IN_CALLS = reply.text('{"calls": [], "output": "Done."}')
 
 
-def store_results(results: Mapping[str, Any]) -> SharedValues:
-    """Make the shared values that earlier calls leave behind, by path."""
-    shared = SharedValues()
-    for path, value in results.items():
-        shared.store_result(path, value)
-    return shared
+@tool
+def keep(text: str) -> str:
+    """Return a text, which is stored at the output path of the call."""
+    return text
+
+
+def call_later(box: Toolbox, *calls: ToolCall) -> list[ToolResult]:
+    """Return the results of calls in a run, of which an earlier call has stored the city."""
+    kept = ToolCall(name="keep", arguments='{"text": "Paris"}', output_path="city")
+    model = ScriptedModel([kept, calls, "Done."])
+    return [made.result for made in Runner(box | Toolbox([keep]), model=model).run("Go.").calls[1:]]
 
 
 def in_place(runner: Runner, prompt: str, **options: Any) -> RunResult[Any]:
@@ -84,9 +87,7 @@ def look_up(schema: Mapping[str, Any] = LOOK) -> Toolbox:
     return Toolbox([Tool.from_schema("look", schema)])
 
 
-def run_module(
-    box: Toolbox, go: Callable[..., RunResult[Any]], dialect: RunDialectName, *replies: Any
-) -> RunResult[Any]:
+def run_module(box: Toolbox, go: Callable[..., RunResult[Any]], dialect: Any, *replies: Any) -> RunResult[Any]:
     """Return the result of a run of `box` whose application has other values."""
     with FakeServer(replies) as server, openai.OpenAI(base_url=server.base_url, api_key="t", max_retries=0) as client:
         runner = Runner(box, model="fake", client=client, dialect=dialect, instructions="Mention hidden-rules.")
@@ -102,25 +103,34 @@ def call_module(call: ToolCall, box: Toolbox, **options: Any) -> ToolResult:
 
 
 @pytest.mark.parametrize(
-    ("meta", "scope"),
+    ("meta", "by", "seen"),
     [
-        ({}, None),
-        ({"_module": {"const": ""}}, None),
-        ({"_module": {"type": "string", "const": "m"}}, Scope("m")),
-        ({"_module": "m"}, Scope("m")),
-        ({"_delegate": {"const": "m"}}, Scope("m")),
-        ({"_module": "m", "_imports": {"const": ["a", "b.c"]}}, Scope("m", ("a", "b.c"))),
-        ({"_module": "m", "_scopes": ["a"]}, Scope("m", ("a",))),
-        ({"_module": "m", "_imports": []}, Scope("m", ())),
-        ({"_imports": ["a"]}, Scope("", ("a",))),
+        ({}, "the model", ["city", "key", "trip"]),
+        ({"_module": {"const": ""}}, "the model", ["city", "key", "trip"]),
+        ({"_module": {"type": "string", "const": "m"}}, "m", []),
+        ({"_module": "m"}, "m", []),
+        ({"_delegate": {"const": "m"}}, "m", []),
+        ({"_module": "m", "_imports": {"const": ["city", "trip.day"]}}, "m", ["city", "trip.day"]),
+        ({"_module": "m", "_scopes": ["city"]}, "m", ["city"]),
+        ({"_module": "m", "_imports": []}, "m", []),
+        ({"_imports": ["city"]}, "the model", ["city"]),
     ],
     ids=["nothing", "empty", "constant", "bare", "delegate", "imports", "scopes", "none", "inline"],
 )
-def test_declarations(meta: Mapping[str, Any], scope: Scope | None) -> None:
+def test_declarations(meta: Mapping[str, Any], by: str, seen: list[str]) -> None:
     """A schema declares the module and imports by `_module` and `_imports`, which are not parameters."""
-    made = Tool.from_schema("t", {"type": "object", "properties": {**meta, "x": string()}})
+    schema = {"type": "object", "properties": {**meta, "x": string(default="")}}
 
-    assert (scope, {"x"}) == (made._scope, made._spec.parameters["properties"].keys() - {"_output"})
+    def look(x: str, context: ToolContext) -> list[str]:
+        return sorted(context.shared)
+
+    box = Toolbox([Tool.from_schema("t", schema), Tool.from_schema("look", schema, look)])
+    box.bindings.module("m", lambda *_: "m")
+    written = "{}" if by == "m" else '{"_output": "the model"}'
+    results = box.call_many([ToolCall(name="t", arguments=written), ToolCall(name="look")], shared=SHARED)
+
+    assert [by, seen] == [result.value for result in results]
+    assert {"x"} == box["look"].parameters["properties"].keys()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +161,10 @@ def test_options() -> None:
     @tool(module="research", imports=["city"])
     def look(about: str) -> list[str]: ...  # type: ignore[empty-body]
 
-    assert Scope("research", ("city",)) == look._scope
+    box = Toolbox([look])
+    box.bindings.module("research", lambda _, __, imports: [f"{name} {imports[name]}" for name in imports])
+
+    assert ["city Paris"] == call_module(ToolCall(name="look", arguments='{"about": "x"}'), box).value
 
 
 def test_wrong_options() -> None:
@@ -178,7 +191,7 @@ def test_what_a_model_is_shown() -> None:
 
 @BACKENDS
 @BOTH
-def test_explicit(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
+def test_explicit(go: Callable[..., RunResult[Any]], dialect: Any, replies: tuple[Any, ...]) -> None:
     """A function that is bound gets its parameters and the imports, and nothing else of the run."""
     box = look_up()
 
@@ -231,7 +244,7 @@ def test_asked_imports(asked: tuple[str, ...]) -> None:
 
 @BACKENDS
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
-def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: RunDialectName) -> None:
+def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: Any) -> None:
     """A model asks by `_imports`, beside the arguments."""
     box, arguments = look_up(ASKING), {"_imports": ["trip.day"], "about": "x"}
     box.bind("look", read_imports)
@@ -307,10 +320,7 @@ def test_an_import_that_failed() -> None:
     box = Toolbox([Tool.from_schema("look", LOOK), find], references=True)
     calls = [ToolCall(name="look", arguments='{"about": "x"}'), ToolCall(name="find", output_path="city")]
 
-    assert (
-        "Not run: it needs the result of find at 'city', which failed: lost"
-        == box.call_many(calls, shared=store_results(SHARED))[0].text
-    )
+    assert "Not run: it needs the result of find at 'city', which failed: lost" == call_later(box, *calls)[0].text
 
 
 def test_imports_of_each_other() -> None:
@@ -319,9 +329,7 @@ def test_imports_of_each_other() -> None:
     box.bindings.module("research", lambda _, __, imports: [str(imports["city"])])
     calls = [ToolCall(name="look", arguments='{"about": "x"}', output_path=path) for path in ("city.a", "city")]
 
-    assert [["Paris"], ["{'a': ['Paris']}"]] == [
-        result.value for result in box.call_many(calls, shared=store_results(SHARED))
-    ]
+    assert [["Paris"], ["{'a': ['Paris']}"]] == [result.value for result in call_later(box, *calls)]
 
 
 def test_approval_of_imports() -> None:
@@ -359,7 +367,7 @@ def test_approver_sees_imports(declared: dict[str, Any]) -> None:
 
 @BACKENDS
 @BOTH
-def test_runner(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
+def test_runner(go: Callable[..., RunResult[Any]], dialect: Any, replies: tuple[Any, ...]) -> None:
     """A module's runner gets the tool, the arguments and the imports, and nothing else of the run."""
     box = look_up()
     with ScriptedModel([FOUND]) as model:
@@ -485,7 +493,7 @@ def test_function() -> None:
 
 @BACKENDS
 @BOTH
-def test_async_function(go: Callable[..., RunResult[Any]], dialect: RunDialectName, replies: tuple[Any, ...]) -> None:
+def test_async_function(go: Callable[..., RunResult[Any]], dialect: Any, replies: tuple[Any, ...]) -> None:
     """A module's function may be async."""
     box = look_up()
 
