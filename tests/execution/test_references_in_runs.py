@@ -31,20 +31,12 @@ from toolkit import (
     schema,
     tool,
 )
-from toolkit._tools.shared_values import SharedValues
 from toolkit.approvers import defer
 from toolkit.events import ToolCallFinished, ToolCallStarted
 from toolkit.models import ModelResponse, ToolMessage
 from toolkit.testing import Reply, ScriptedModel, reply
 
 NamedCall: TypeAlias = tuple[str, Mapping[str, Any]]
-
-
-def store_result(path: str, value: Any) -> SharedValues:
-    """Make the shared values that an earlier call leaves behind."""
-    shared = SharedValues()
-    shared.store_result(path, value)
-    return shared
 
 
 def add(a: int, b: int) -> int:
@@ -212,14 +204,6 @@ def test_every_verb_takes_shared() -> None:
     assert [["3"]] * 4 == [list_results(r) for r in (*found, asyncio.run(scripted(calls).arun("Add.", shared=days)))]
 
 
-def test_one_shared_for_many_runs() -> None:
-    """SharedValues have the results of one run for others."""
-    shared = SharedValues()
-    scripted([call("add", to="x", a=1, b=1)]).run("Add.", shared=shared)
-
-    assert ["4"] == list_results(scripted([call("add", a="†x", b="†x")]).run("Add.", shared=shared))
-
-
 def test_continued_run() -> None:
     """A run that continues from another one's messages has its stored results."""
     before = scripted([call("add", to="x", of="one", a=1, b=1), call("note", to="text", text="5")]).run("Add.")
@@ -351,18 +335,20 @@ def test_circles() -> None:
 
 def test_a_call_that_failed() -> None:
     """A call does not get an older value if the call failed that should have stored a newer one."""
-    result = scripted([call("add", a="†x", b=1), call("fail", to="x", a=1)]).run("Add.", shared=store_result("x", 1))
+    earlier = [call("add", to="x", a=1, b=0)]
+    result = scripted(earlier, [call("add", a="†x", b=1), call("fail", to="x", a=1)]).run("Add.")
 
-    assert "Not run: it needs the result of fail at 'x', which failed: no 1" == list_results(result)[0]
+    assert "Not run: it needs the result of fail at 'x', which failed: no 1" == list_results(result)[1]
 
 
 def test_a_call_that_was_refused() -> None:
     """Nor does it if a limit refused the other call."""
     calls = [call("add", to="y", a=1, b=1), call("add", to="x", a=1, b=1), call("note", text="†x")]
-    result = scripted(calls, limits=Limits(max_calls_per_tool={"add": 1})).run("Add.", shared=store_result("x", "old"))
+    earlier, limits = [call("note", to="x", text="old")], Limits(max_calls_per_tool={"add": 1})
+    result = scripted(earlier, calls, limits=limits).run("Add.")
 
     why = "Not run: add may be called 1 times in a run. Go on without it."
-    assert ["2", why, f"Not run: it needs the result of add at 'x', which failed: {why}"] == list_results(result)
+    assert ["2", why, f"Not run: it needs the result of add at 'x', which failed: {why}"] == list_results(result)[1:]
 
 
 def test_limits_count_in_call_order() -> None:
@@ -382,7 +368,7 @@ def test_call_that_waits_for_approval() -> None:
         call("note", text="†sum"),
         call("add", to="one", a=0, b=1),
     ]
-    paused = scripted(calls).run("Add.", shared=store_result("x", 100))
+    paused = scripted([call("add", to="x", a=100, b=0)], calls).run("Add.")
     found = [message.text for message in paused.state.results]
 
     assert ("paused", ['{"a": 1}'], ["1"]) == (paused.finish_reason, [p.arguments for p in paused.pending], found)
@@ -467,10 +453,12 @@ def test_no_early_start_of_a_reference() -> None:
 def test_no_early_start_of_an_import() -> None:
     """Nor does a call that imports the result of another one of the response."""
 
+    cities = iter(["Oslo", "Paris"])
+
     @tool(effect="read")
     def city() -> str:
         """Find the city."""
-        return "Paris"
+        return next(cities)
 
     @tool(effect="read", imports=["city"])
     def look(context: ToolContext) -> str:
@@ -478,13 +466,12 @@ def test_no_early_start_of_an_import() -> None:
         return str(context.shared["city"])
 
     box = Toolbox([city, look], references=True)
-    with FakeServer([native([("city", {"_outputPath": "city"}), ("look", {})]), reply.text("Done.")]) as server:
-        stream = Runner(box, model="fake", base_url=server.base_url, early=True).stream(
-            "Go.", shared=store_result("city", "old")
-        )
+    find: NamedCall = ("city", {"_outputPath": "city"})
+    with FakeServer([native([find]), native([find, ("look", {})]), reply.text("Done.")]) as server:
+        stream = Runner(box, model="fake", base_url=server.base_url, early=True).stream("Go.")
         list(stream)
 
-    assert ["Paris", "Paris"] == list_results(stream.result)
+    assert ["Oslo", "Paris", "Paris"] == list_results(stream.result)
 
 
 def test_steering_past_a_call() -> None:

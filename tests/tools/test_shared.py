@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Toolbox, ToolCall, ToolContext, tool
-from toolkit._tools.shared_values import MAX_BYTES, SharedValues
+from toolkit import Runner, Toolbox, ToolCall, ToolContext, tool
+from toolkit._tools.shared_values import SharedValues
+from toolkit.testing import ScriptedModel
 
 NAMES = st.sampled_from(["a", "b", "0", "é"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)
@@ -112,7 +113,7 @@ def test_a_circle_is_no_json() -> None:
 
 def test_maximum_size() -> None:
     """At most 16 MiB are stored; a value that replaces another one uses its room."""
-    shared = SharedValues({"a.b": "x" * (MAX_BYTES - 100)})
+    shared = SharedValues({"a.b": "x" * (16_777_216 - 100)})
     with pytest.raises(ValueError, match="'c' was not stored: it has 202 bytes; all values may have 16,777,216"):
         shared.set("c", "x" * 200)
     shared.set("a", 1)
@@ -153,6 +154,16 @@ def test_in_the_context() -> None:
         [ToolCall(name="read_values")], shared={"city": "Rome"}
     )[0].value
     assert {} == Toolbox([read_values]).call("read_values").value
+
+
+def test_for_many_runs() -> None:
+    """Several runs can share them: a call sees what one of an earlier run has stored."""
+    shared = SharedValues()
+    for _ in range(2):
+        model = ScriptedModel([ToolCall(name="read_values", output_path="first"), "Done."])
+        result = Runner(Toolbox([read_values], references=True), model=model).run("Go.", shared=shared)
+
+    assert {"first": {}} == result.calls[0].result.value
 
 
 def test_in_another_process() -> None:
