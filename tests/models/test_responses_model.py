@@ -13,6 +13,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from tests import ways
 from tests.servers import FakeServer
 from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
 from toolkit.errors import NoModelError
@@ -423,7 +424,7 @@ def test_structured_output_by_a_call(through: Any) -> None:
     assert Place(name="K2") == result.output
 
 
-@BOTH
+@pytest.mark.parametrize("through", [ways.run, ways.stream])
 def test_model_without_reasoning(through: Any) -> None:
     """A model that does not reason is asked for no reasoning, after it has refused that once."""
     refusal = reply.error(400, "Encrypted content is not supported with this model.")
