@@ -63,7 +63,7 @@ PUBLIC: dict[str, str] = {
         Halt Image InvalidArguments Ledger
         LedgerEntry LimitError Limits MemoryLedger ModelError NoModelError NotFound OpenAIModel PendingApproval Prices
         RateLimitedModel ResponsesModel RunError RunHandle RunResult RunState RunStream Runner SQLiteLedger SQLiteRuns
-        SQLiteSession Session TimedOut Tool ToolCall ToolContext ToolError
+        SQLiteSession Session SharedValues TimedOut Tool ToolCall ToolContext ToolError
         ToolResult ToolNotFoundError Toolbox ToolkitError Undo Usage batched repair_history tool
     """,
     "toolkit.adapters": """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from toolkit._toolbox import Toolbox as Toolbox
     from toolkit._tools.decorator import tool as tool
     from toolkit._tools.definitions import Fingerprint as Fingerprint
+    from toolkit._tools.shared_values import SharedValues as SharedValues
     from toolkit._tools.tool import Tool as Tool
     from toolkit.errors import ApprovalError as ApprovalError
     from toolkit.errors import BusyError as BusyError
@@ -92,6 +93,7 @@ _HOMES = {
     "toolkit._toolbox": ("Toolbox",),
     "toolkit._tools.decorator": ("tool",),
     "toolkit._tools.definitions": ("Fingerprint",),
+    "toolkit._tools.shared_values": ("SharedValues",),
     "toolkit._tools.tool": ("Tool",),
     "toolkit.errors": (
         "ApprovalError",

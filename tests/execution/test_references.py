@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.properties import examples
-from toolkit import FatalError, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
-from toolkit._tools.shared_values import SharedValues
+from toolkit import FatalError, SharedValues, Tool, Toolbox, ToolCall, ToolContext, ToolError, ToolResult, schema, tool
 
 All: TypeAlias = Callable[..., list[ToolResult]]
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit import Runner, Toolbox, ToolCall, ToolContext, tool
-from toolkit._tools.shared_values import SharedValues
+from toolkit import Runner, SharedValues, Toolbox, ToolCall, ToolContext, tool
 from toolkit.testing import ScriptedModel
 
 NAMES = st.sampled_from(["a", "b", "0", "é"])
