@@ -384,8 +384,20 @@ class Undescribed:
         return a
 
 
+class Scale:
+    """Weigh a thing."""
+
+    def __call__(self, a: int) -> Any:
+        """
+        Args:
+            a: Which one.
+        """
+
+
 def test_docstring_of_an_object() -> None:
-    """An object that is called has the docstring of its class, where its call has none."""
+    """An object that is called has the docstring of its class, where its call has none, or only parameters."""
+    weigh = tool(Scale())
+    assert ("Weigh a thing.", "Which one.") == (weigh.description, weigh.parameters["properties"]["a"]["description"])
     shown = tool(Described())
 
     assert ("Find a way.", "Where to.") == (shown.description, shown.parameters["properties"]["a"]["description"])

@@ -100,6 +100,8 @@ class Signature:
             texts = {name: text for name, text in read_field_texts(self.callable, {}).items() if name in names}
             written = parse_docstring(inspect.getdoc(self.source), names).parameters
             parsed = replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
+        elif not parsed.description and find_called(self.callable) is not self.callable:  # its class may describe it
+            parsed = replace(parsed, description=parse_docstring(inspect.getdoc(self.callable), names).description)
         rest = [name for name, p in self.declared.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
         return replace(parsed, parameters=self._move_keys(parsed.parameters, rest[0])) if rest else parsed
 
