@@ -146,6 +146,7 @@ def test_types(kind: Any, text: str, value: Any) -> None:
         (Row, json.dumps({"key": "```\na\n```"}), {"key": "```\na\n```"}),
         (list[int], "[1, 2]", [1, 2]),
         (list[int], "```json\n[1]\n```", [1]),
+        (Person | None, ANN, Person(name="Ann", age=30)),
         (Person, f"```{ANN}```", Person(name="Ann", age=30)),
         (Person, f"```json {ANN}```", Person(name="Ann", age=30)),
         (Literal["yes", "no"], ' "no"', "no"),
@@ -156,6 +157,7 @@ def test_types(kind: Any, text: str, value: Any) -> None:
         "fence inside",
         "without its key",
         "fenced, without its key",
+        "object without its key",
         "fence in a line",
         "named fence in a line",
         "white space",
@@ -603,6 +605,7 @@ SCHEMAS: dict[str, tuple[Mapping[str, Any], str, Any]] = {
     "enumeration": ({"enum": ["yes", "no"]}, '{"result": "no"}', "no"),
     "recursive array": ({"type": "array", "items": {"$ref": "#"}}, '{"result": [[], [[]]]}', [[], [[]]]),
     "union": ({"anyOf": [PERSON, {"type": "null"}]}, '{"result": null}', None),
+    "union without its key": ({"anyOf": [PERSON, {"type": "null"}]}, ANN, {"name": "Ann", "age": 30}),
     "anything": ({}, '{"result": {"a": 1}}', {"a": 1}),
     "default": ({"type": "object", "properties": {"a": {"type": "integer", "default": 7}}}, "{}", {"a": 7}),
 }

@@ -151,7 +151,7 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
     validate = build_json_validator(wrapped)
-    return describe_object(wrapped), lambda text: validate(_add_key(text))[KEY]
+    return describe_object(wrapped), lambda text: _read_value(validate, text)
 
 
 def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[str], Any]]:
@@ -167,7 +167,7 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
         return whole, (lambda text: validate(_add_key(text))) if is_wrapped else validate
     wrapped = {**wrap_schema(schema, KEY), "additionalProperties": False}
     validate_whole = DocumentSchema(wrapped).validator
-    return wrapped, lambda text: validate_whole(_add_key(text))[KEY]
+    return wrapped, lambda text: _read_value(validate_whole, text)
 
 
 def _reject_empty_object(schema: Mapping[str, Any]) -> None:
@@ -180,13 +180,32 @@ def _reject_empty_object(schema: Mapping[str, Any]) -> None:
         raise TypeError("it has no fields")
 
 
-def _add_key(text: str) -> str:
-    """Put a value under its key: some models write the value itself. Invalid JSON is rejected later."""
+def _read_value(validate: Callable[[str], Any], text: str) -> Any:
+    """Read the value under its key, or the value itself: of one of several models, for example, an object."""
+    keyed = _add_key(text)
+    try:
+        return validate(keyed)[KEY]
+    except Exception:
+        bare = _add_key(text, objects=True)
+        if bare != keyed:
+            with suppress(Exception):  # the model reads the first error
+                return validate(bare)[KEY]
+        raise
+
+
+def _add_key(text: str, *, objects: bool = False) -> str:
+    """Put a value under its key: some models write the value itself. Invalid JSON is rejected later.
+
+    Args:
+        text: The answer.
+        objects: Whether also an object without the key, but not an empty one, which may be the start of an answer.
+    """
     try:
         document = from_json(text)
     except (ValueError, TypeError):  # the latter of unpaired surrogates
         return text
-    return text if isinstance(document, dict) else f'{{"{KEY}": {text}}}'
+    is_whole = isinstance(document, dict) and not (objects and document and KEY not in document)
+    return text if is_whole else f'{{"{KEY}": {text}}}'
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
