@@ -19,6 +19,7 @@ import openai
 import pytest
 
 from tests.servers import FakeServer
+from tests.threads import together
 from toolkit import DefinitionError, ModelError, NoModelError, OpenAIModel, ResponsesModel, Runner, tool
 from toolkit.approvers import approve_all
 from toolkit.builtin import provider_tool
@@ -52,6 +53,13 @@ def test_key_of_the_environment_stays_with_its_server(
     Runner(base_url=server.base_url, model="m", api_key="mine").run("x")
 
     assert ["Bearer none", "Bearer mine"] == [request.headers["authorization"] for request in server.requests]
+
+
+def test_first_runs_on_several_threads(server: FakeServer) -> None:
+    """Threads that need the model at the same time get the same one: they share its connections, and a rate."""
+    runner = Runner(base_url=server.base_url)
+
+    assert 1 == len({id(model) for model in together(*[lambda: runner.model] * 8)})
 
 
 def test_address_and_name(server: FakeServer) -> None:

@@ -151,14 +151,20 @@ class ModelChoice:
         Raises:
             NoModelError: No model is configured.
         """
-        known = self._model
-        if known is not None and (self.client or getattr(known, "is_open", True)):
+        if (known := self._open_model) is not None:
             return known
         is_embedded = self._get_name() == EMBEDDED and not self.base_url
         model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
         logger.info("The model that answers is %r.", model)
-        self._model = model
-        return model
+        with _keeping:  # threads at their first runs each make one; runs that keep a rate together need the same
+            self._model = kept = self._open_model or model
+        return kept
+
+    @property
+    def _open_model(self) -> Model | None:
+        """The model made before, if it can still be used."""
+        known = self._model
+        return known if known is not None and (self.client or getattr(known, "is_open", True)) else None
 
     async def async_model(self) -> Model:
         """Return the model of an async run; a client made here belongs to the running event loop.
@@ -170,8 +176,8 @@ class ModelChoice:
         async def choose() -> Model:
             return self.sync_model()
 
-        model = self.given or self._model
-        if model is None or not (self.client or getattr(model, "is_open", True)):
+        model = self.given or self._open_model
+        if model is None:
             self._by_loop.clear()
             # On a thread: it may have to ask a server for its models, or to load the embedded model.
             model = self.sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
@@ -247,7 +253,7 @@ class ModelChoice:
         return model
 
 
-_announcing = Lock()
+_announcing, _keeping = Lock(), Lock()
 
 
 @cache
