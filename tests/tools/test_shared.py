@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
-import threading
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.threads import together
 from toolkit import Runner, SharedValues, Toolbox, ToolCall, ToolContext, tool
 from toolkit.testing import ScriptedModel
 
@@ -177,13 +179,37 @@ def test_in_another_process() -> None:
 def test_threads() -> None:
     """Values that many threads store are all there."""
     shared = SharedValues()
-    threads = [threading.Thread(target=shared.set, args=(f"a.n{number}", number)) for number in range(50)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*[partial(shared.set, f"a.n{number}", number) for number in range(50)])
 
     assert {f"n{number}": number for number in range(50)} == shared.get("a")
+
+
+def test_result_at_the_same_time() -> None:
+    """A value of the application stays, also if it is set while a call stores its result at the same path."""
+
+    def store(shared: SharedValues) -> None:
+        with suppress(ValueError):
+            shared.store_result("a", "result")
+
+    for _ in range(200):
+        shared = SharedValues()
+        together(partial(shared.set, "a", "own"), *[partial(store, shared)] * 2)
+        assert "own" == shared.get("a")
+
+
+def test_value_of_each_listed_path() -> None:
+    """A path that is listed while others store values has its value already."""
+    shared = SharedValues()
+
+    def store(name: str) -> None:
+        for number in range(1_000):
+            shared.set(f"{name}.n{number % 30}", number)
+
+    def read() -> None:
+        for _ in range(1_000):
+            assert dict(shared.view()).keys() <= {*shared.paths()}
+
+    together(partial(store, "a"), partial(store, "b"), read, read)
 
 
 @given(st.lists(st.tuples(PATHS, VALUES), min_size=1))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,7 +41,7 @@ class SharedValues:
     """
 
     def __init__(self, values: Mapping[str, Any] = MappingProxyType({})) -> None:
-        self._lock = Lock()
+        self._lock = RLock()
         self._trees: Mapping[str, Any] = {}  # replaced and never changed, so that reading needs no lock
         self._sizes: Mapping[Path, int] = {}
         self._owned: frozenset[Path] = frozenset()  # paths of the application's values, each after its instance
@@ -93,8 +93,9 @@ class SharedValues:
         Raises:
             ValueError: As for `set`; or it would overwrite or extend a value of the application.
         """
-        self.check_path(path)
-        self._store(path, value, instance)
+        with self._lock:
+            self.check_path(path)
+            self._store(path, value, instance)
 
     def check_path(self, path: str) -> None:
         """Check that a call may store its result at a path.
@@ -115,8 +116,8 @@ class SharedValues:
             if sum(sizes.values()) > MAX_BYTES:
                 size = f"it has {len(text):,} bytes; all values may have {MAX_BYTES:,}"
                 raise ValueError(f"{path!r} was not stored: {size}.")
-            self._sizes = sizes
             self._trees = _set_at(self._trees, place, from_json(text))
+            self._sizes = sizes  # last: whoever finds a path there reads its value
 
     def get(self, path: str, instance: str = "") -> Any:
         """Return a value: that of the instance, or else the one of no instance.
