@@ -175,6 +175,7 @@ def _make_markdown_parser() -> Any:
     for name, tag in tags.items():
         parser.add_render_rule(name, lambda *_, tag=tag: tag)
     parser.add_render_rule("fence", lambda _, tokens, place, *__: _render_fence(tokens[place].content))
+    parser.render("x")  # compiles its rules, which another thread could find half compiled
     return parser
 
 
