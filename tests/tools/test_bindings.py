@@ -1318,16 +1318,14 @@ def test_settings_of_a_bound_tool() -> None:
     """A tool that is bound to a declared one keeps its time, retries and places, where the declared one has none."""
     attempts = []
 
-    @tool(
-        timeout=0.05, max_parallel=1, retries=1, retry_delay=0.01, retry_on=(KeyError,), effect="read", max_result=300
-    )
+    @tool(timeout=0.5, max_parallel=1, retries=1, retry_delay=0.01, retry_on=(KeyError,), effect="read", max_result=300)
     def find(city: str) -> str:
         """Find a city."""
         attempts.append(city)
         if len(attempts) == 1:
             raise KeyError(city)
         if city == "far":
-            time.sleep(0.5)
+            time.sleep(2)
         return city
 
     declared: Tool[..., Any] = Tool.from_schema("find", weather.parameters, effect="read")
