@@ -48,12 +48,12 @@ def test_system_prompt_of_llm(server: FakeServer, capsys: pytest.CaptureFixture[
 
 
 def test_logs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """All conversations are listed, the latest first; one is shown with its calls."""
-    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("Hello\x1b[2J")]
+    """All conversations are listed, the latest first, what is invisible escaped; one is shown with its calls."""
+    assert [0, 0] == [ask("--session", "sums", "1 + 2?"), ask("H\u0435llo\x1b[2J")]
     capsys.readouterr()
     assert [0, 0] == [main(["logs"]), main(["logs", "sums"])]
     assert re.fullmatch(
-        r"tools-\d{8}-\d{4}  Hello\\u001b\[2J\nsums  1 \+ 2\?\n"
+        r"tools-\d{8}-\d{4}  H\u0435llo\\u001b\[2J\nsums  1 \+ 2\?\n"
         r"User      1 \+ 2\?\nCall      add\(a=1, b=2\)\nResult    3\nAnswer    It is 3\.\n",
         capsys.readouterr().out,
     )

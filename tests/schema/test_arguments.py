@@ -19,10 +19,8 @@ from annotated_types import Le
 from pydantic import VERSION, AfterValidator, BaseModel, Field, Json
 from typing_extensions import TypedDict
 
-from toolkit import DefinitionError, Tool, ToolResult, tool
-from toolkit._schema.arguments import MAX_TEXT
-from toolkit._schema.error_messages import MAX_ERROR
-from toolkit._schema.json_text import is_object, is_truncated
+from toolkit import DefinitionError, Runner, Tool, ToolCall, ToolResult, tool
+from toolkit.testing import ScriptedModel
 
 
 @tool
@@ -416,10 +414,10 @@ def test_depth(depth: int, opening: str) -> None:
 
 
 def test_size() -> None:
-    """A megabyte of wrong arguments makes a short error; a secret far inside does not come back."""
+    """A megabyte of wrong arguments makes an error of 400 characters; a secret far inside does not come back."""
     result = search.invoke({"query": ["x" * 1_000_000, "secret"]})
 
-    assert MAX_ERROR >= len(str(result.text))
+    assert 400 >= len(str(result.text))
     assert "secret" not in str(result.text)
 
 
@@ -427,7 +425,7 @@ def test_many_faults() -> None:
     """A thousand faults make a short error, too, with the number of those that it omits."""
     text = str(nested.invoke({"points": [{}] * 1000}).text)
 
-    assert (True, True) == (len(text) <= MAX_ERROR, "; and 992 more. Expected: nested(" in text)
+    assert (True, True) == (len(text) <= 400, "; and 992 more. Expected: nested(" in text)
 
 
 def take_nothing(word: str, count: int = 0) -> None: ...
@@ -493,7 +491,7 @@ def test_long_signature() -> None:
     assert text.startswith(
         invalid("a: missing, but required; b: missing, but required. Expected: function(a: integer,")
     )
-    assert (MAX_ERROR, "…") == (len(text), text[-1])
+    assert (400, "…") == (len(text), text[-1])
 
 
 def test_large() -> None:
@@ -604,9 +602,9 @@ def test_too_many_faults() -> None:
 
 def test_too_long() -> None:
     """A text longer than any model writes is refused before it is read; one of just that length is not."""
-    arguments = '{"x": "' + "x" * (MAX_TEXT - 9) + '"}'
+    arguments = '{"x": "' + "x" * (2**24 - 9) + '"}'
 
-    assert (MAX_TEXT, False) == (len(arguments), tool(lambda x: x).invoke(arguments).is_error)
+    assert (16_777_216, False) == (len(arguments), tool(lambda x: x).invoke(arguments).is_error)
     assert "Invalid arguments: they have 16,777,217 characters" in str(tool(lambda x: x).invoke(arguments + " ").text)
 
 
@@ -650,14 +648,12 @@ CUT = {
 
 @pytest.mark.parametrize(("text", "expected"), CUT.values(), ids=CUT)
 def test_is_cut(text: str, expected: bool) -> None:
-    """A truncated JSON text is distinguished from a whole one, and from text that is not JSON."""
-    assert expected is is_truncated(text)
+    """A call with truncated JSON is told so; other text, whole or no JSON at all, is executed or explained."""
+    model = ScriptedModel([ToolCall(name="optional", arguments=text), "."])
+    result = Runner([optional], model=model).run("?").calls[0].result
 
-
-@pytest.mark.parametrize(("text", "expected"), [("{}", True), ("[]", False), ("{", False), ("", False)])
-def test_is_object(text: str, expected: bool) -> None:
-    """One whole JSON object is distinguished from everything else."""
-    assert expected is is_object(text)
+    assert result is not None
+    assert expected == result.text.startswith("Not run: the answer that held this call was cut off.")
 
 
 # Values whose hashes can be chosen: a set of many with one hash would take quadratic time.

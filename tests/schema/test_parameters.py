@@ -75,7 +75,6 @@ from typing_extensions import (
 )
 
 from toolkit import DefinitionError, Tool, Toolbox, ToolContext, ToolError, tool
-from toolkit._tools.functions import FunctionHandler
 from toolkit.schema import FromJson
 
 INTEGER = {"type": "integer"}
@@ -939,9 +938,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("annotation", "reason"), REASONS.values(), ids=REASONS)
 def test_reasons(annotation: Any, reason: str) -> None:
     """Why a parameter with a default is left out is known; without one it is the same reason, with a remedy."""
-    hidden = cast("FunctionHandler", echo(annotation, default=None).handler).argument_schema.hidden
+    findings = [each for each in Toolbox([echo(annotation, default=None)]).check() if each.code == "left-out"]
+    text = rf"left out of what a model may fill, its default is used: {reason}"
 
-    assert [("value", True)] == [(name, bool(re.fullmatch(reason, why))) for name, why in hidden.items()]
+    assert [("value", True)] == [(each.parameter, bool(re.fullmatch(text, each.text))) for each in findings]
     with pytest.raises(DefinitionError, match=f"parameter 'value' cannot be described.*{reason}.*(Annotat|[Ww]rite)"):
         _ = echo(annotation).parameters
 

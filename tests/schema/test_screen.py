@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolkit import ApprovalRequest, ToolContext, tool
-from toolkit._schema.json_text import escape_confusable, escape_invisible
 from toolkit.approvers import shorten_middle
 
 HIDDEN = {
@@ -53,10 +52,20 @@ HIDDEN = {
 }
 
 
+@tool
+def look(value: int) -> None:
+    """Look."""
+
+
+def show(title: str) -> str:
+    """Return a tool's title as people are shown it."""
+    return ApprovalRequest(tool(look, title=title), {"value": 1}, ToolContext(deps=None)).to_pending().title
+
+
 @pytest.mark.parametrize(("text", "seen"), HIDDEN.values(), ids=HIDDEN)
 def test_hidden(text: str, seen: str) -> None:
     """What is not seen, turns the text round or passes for a Latin letter is shown as an escape."""
-    assert seen == escape_confusable(text)
+    assert seen == show(text)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +88,7 @@ def test_hidden(text: str, seen: str) -> None:
 )
 def test_plain(text: str) -> None:
     """Texts of whatever language are shown as they are."""
-    assert text == escape_confusable(text)
-
-
-def test_revealed() -> None:
-    """Where letters are not a danger, only what is invisible is escaped."""
-    assert "p\u0430y \\u202e\u200d" == escape_invisible("p\u0430y \u202e\u200d", keep="\u200d")
+    assert text == show(text)
 
 
 VALUES: dict[str, tuple[Any, str]] = {
@@ -103,11 +107,6 @@ VALUES: dict[str, tuple[Any, str]] = {
 def render_arguments(values: dict[str, Any], indent: int | None = None) -> str:
     """Write the values of a request as JSON."""
     return ApprovalRequest(look, values, ToolContext(deps=None)).render_arguments(indent)
-
-
-@tool
-def look(value: int) -> None:
-    """Look."""
 
 
 @pytest.mark.parametrize(("value", "text"), VALUES.values(), ids=VALUES)
@@ -135,7 +134,7 @@ def test_round_trip(values: dict[str, Any]) -> None:
 @given(st.text())
 def test_nothing_unprintable(text: str) -> None:
     """No character is left that a terminal acts on, or shows nothing for."""
-    assert escape_confusable(text).isprintable()
+    assert show(text).isprintable()
 
 
 def test_short() -> None:
