@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from toolkit import Cancelled, DefinitionError, Image, Limits, Runner, TimedOut, Tool, Toolbox, ToolContext, ToolError
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit._guards.paths import open_stepwise
 from toolkit.approvers import allow, defer
 from toolkit.builtin import CodingLimits, Root, coding_tools, file_tools
@@ -790,7 +789,8 @@ def test_locks(locked: Path) -> None:
 def test_nothing_is_written_late(locked: Path, name: str) -> None:
     """When a call's time is up, it ends, and nothing is written."""
     (locked / "text").write_text("a")
-    context = ToolContext(deps=None, cancellation=Cancellation(0.05))
+    context = ToolContext(deps=None)
+    context.cancellation.restart(0.05)
     before = sorted(locked.iterdir())
 
     with pytest.raises(TimedOut):
@@ -1284,17 +1284,18 @@ def test_late_within_a_file(place: Path) -> None:
 @pytest.mark.parametrize("name", ["list_files", "search"])
 def test_cancelled_walk(place: Path, name: str) -> None:
     """A walk ends when its call is cancelled."""
-    off = Cancellation()
-    off.cancel()
+    context = ToolContext(deps=None)
+    context.cancellation.cancel()
 
     with pytest.raises(Cancelled):
-        Toolbox(coding_tools(place))[name](pattern="x", context=ToolContext(deps=None, cancellation=off))
+        Toolbox(coding_tools(place))[name](pattern="x", context=context)
 
 
 @pytest.mark.parametrize("name", ["list_files", "search"])
 def test_late_call(place: Path, name: str) -> None:
     """A walk ends when the time of its call is up, which is another error than that of its own limit."""
-    context = ToolContext(deps=None, cancellation=Cancellation(0))
+    context = ToolContext(deps=None)
+    context.cancellation.restart(0)
 
     with pytest.raises(TimedOut, match=r"Timed out\."):
         Toolbox(coding_tools(place))[name](pattern="x", context=context)

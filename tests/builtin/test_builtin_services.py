@@ -14,9 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from toolkit import DefinitionError, Runner, Tool, Toolbox, __version__
-from toolkit._guards.http_client import check_base_url
 from toolkit.builtin import weather_tool, wikipedia_tool
-from toolkit.builtin.services import FORECAST
 from toolkit.testing import ScriptedModel, call
 
 JAKARTA = {"results": [{"id": 1, "name": "Jakarta", "latitude": -6.2, "longitude": 106.8, "country": "Indonesia"}]}
@@ -362,8 +360,3 @@ def test_invalid_timeout(make: Callable[..., Any], timeout: Any) -> None:
     """An invalid timeout is refused when the tool is made."""
     with pytest.raises(DefinitionError, match="timeout="):
         make(timeout=timeout)
-
-
-def test_slash() -> None:
-    """An address means the same with a slash at its end: Open-Meteo's places are looked up where it does that."""
-    assert FORECAST == check_base_url("base_url", f"{FORECAST}/")

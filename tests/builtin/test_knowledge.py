@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from toolkit import Cancelled, DefinitionError, Failed, Runner, Toolbox, ToolContext, tool
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import Memories, ingest_file, ingest_message, ingest_text, ingest_url, knowledge_tools, memory_tool
 from toolkit.builtin.knowledge import Kind, split_chunks
 from toolkit.middleware import redact
@@ -186,15 +185,15 @@ def test_refused_texts(content: str, message: str, box: Toolbox, store: SQLiteKn
 
 def test_cancelled(store: SQLiteKnowledge) -> None:
     """A call that is cancelled during the embedding stores nothing."""
-    cancellation = Cancellation()
+    context = ToolContext(deps=None)
 
     def slow(texts: Sequence[str], /) -> list[list[float]]:
-        cancellation.cancel()
+        context.cancellation.cancel()
         return embed(texts)
 
     remember = knowledge_tools(store, slow)[1]
     with pytest.raises(Cancelled):
-        remember("The cat", context=ToolContext(deps=None, cancellation=cancellation))
+        remember("The cat", context=context)
     assert [] == store.documents()
 
 
@@ -562,15 +561,15 @@ def test_same_memory_of_threads(store: SQLiteKnowledge) -> None:
 
 def test_cancelled_memory(store: SQLiteKnowledge) -> None:
     """A memory is not saved if its call is cancelled during the embedding."""
-    cancellation = Cancellation()
+    context = ToolContext(deps=None)
 
     def slow(texts: Sequence[str], /) -> list[list[float]]:
-        cancellation.cancel()
+        context.cancellation.cancel()
         return embed(texts)
 
     save = memory_tool(Memories(store, slow).save)
     with pytest.raises(Cancelled):
-        save("The cat", context=ToolContext(deps=None, cancellation=cancellation))
+        save("The cat", context=context)
     assert [] == store.documents("memories")
 
 

@@ -24,7 +24,6 @@ import pytest
 
 from tests.resources import held
 from toolkit import Limits, Runner, Tool, Toolbox, ToolContext, ToolResult, tool
-from toolkit._concurrency.cancellation import Cancellation
 from toolkit.builtin import bash_tool, shell_tool
 from toolkit.builtin.shell.guard import Marked, end
 from toolkit.events import ToolCallFinished
@@ -97,9 +96,8 @@ def is_over(mark: str) -> bool:
     return any(not list_living(mark) or threading.Event().wait(0.1) for _ in range(150))
 
 
-def run_command(subject: Tool[..., Any], command: str, cancellation: Cancellation | None = None) -> ToolResult:
+def run_command(subject: Tool[..., Any], command: str, context: ToolContext | None = None) -> ToolResult:
     """Run a command."""
-    context = ToolContext(deps=None, cancellation=Cancellation() if cancellation is None else cancellation)
     return Toolbox([subject]).call("bash", {"command": command}, context)
 
 
@@ -115,9 +113,9 @@ class Place:
         """A tool whose commands have the mark."""
         return bash_tool(self.path, env={"MARK": self.mark}, **options)
 
-    def call(self, command: str, cancellation: Cancellation | None = None, **options: Any) -> ToolResult:
+    def call(self, command: str, context: ToolContext | None = None, **options: Any) -> ToolResult:
         """Run a command."""
-        return run_command(self.tool(**options), command, cancellation)
+        return run_command(self.tool(**options), command, context)
 
     def wait(self, then: Callable[[], object]) -> None:
         """Wait for a command to print `ready`, and call a function."""
@@ -126,11 +124,11 @@ class Place:
 
     def cancelled(self, command: str) -> ToolResult:
         """Run a command, and cancel it once it is ready."""
-        off = Cancellation()
+        context = ToolContext(deps=None)
         script = f"{command.replace('MARK', self.mark)}\necho > ready; sleep 600"
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(self.wait, off.cancel)
-            return self.call(script, off)
+            pool.submit(self.wait, context.cancellation.cancel)
+            return self.call(script, context)
 
 
 @pytest.fixture
@@ -211,7 +209,8 @@ def run_until_its_deadline(place: Place) -> ToolResult:
 
 def call_with_a_deadline(place: Place) -> ToolResult:
     """Have a call's own context end a command, as its time is up."""
-    context = ToolContext(deps=None, cancellation=Cancellation(1))
+    context = ToolContext(deps=None)
+    context.cancellation.restart(1)
     return Toolbox([place.tool()]).call("bash", {"command": ENDLESS.replace("echo > ready; ", "")}, context)
 
 
@@ -223,12 +222,11 @@ def call_with_a_timeout(place: Place) -> ToolResult:
 
 def cancel_a_context(place: Place) -> ToolResult:
     """Cancel the context of a call, in an event loop."""
-    off = Cancellation()
 
     async def go() -> ToolResult:
-        context = ToolContext(deps=None, cancellation=off)
+        context = ToolContext(deps=None)
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(place.wait, off.cancel)
+            pool.submit(place.wait, context.cancellation.cancel)
             return await Toolbox([place.tool()]).acall("bash", {"command": ENDLESS}, context)
 
     return asyncio.run(go())
@@ -317,10 +315,10 @@ def test_task_is_cancelled(place: Place) -> None:
 
 def test_cancelled_before_start(place: Place) -> None:
     """A command that was cancelled before it started does nothing."""
-    off = Cancellation()
-    off.cancel()
+    context = ToolContext(deps=None)
+    context.cancellation.cancel()
 
-    result = place.call("touch here", off)
+    result = place.call("touch here", context)
 
     assert ("Cancelled", ["ready"]) == (result.error, [path.name for path in place.path.iterdir()])
 
@@ -351,11 +349,11 @@ def test_cancelled_at_random(place: Place) -> None:
 
 def cancelled_after(subject: Tool[..., Any], seconds: float) -> str | None:
     """Run a command that escapes, and cancel it after a time."""
-    off = Cancellation()
-    timer = threading.Timer(seconds, off.cancel)
+    context = ToolContext(deps=None)
+    timer = threading.Timer(seconds, context.cancellation.cancel)
     timer.start()
     command = "setsid sleep 600 & (sleep 600 & sleep 600) & sleep 600"
-    kind = run_command(subject, command, off).kind
+    kind = run_command(subject, command, context).kind
     timer.join()
     return kind
 
