@@ -524,7 +524,7 @@ def test_many_at_once() -> None:
         ({"user_agent": None}, "user_agent=None is not a line of ASCII characters"),
         ({"user_agent": ""}, "user_agent='' is not a line of ASCII characters"),
         ({"allow": None}, "allow=None is not a list"),
-        ({"ports": 443}, "ports=443 is not a list"),
+        ({"ports": 443}, r"ports=443 is not a list. Pass one, such as ports=\[80, 443\]"),
         ({"ports": "443"}, "ports='443' is not a list"),
         ({"user_agent": "a\nb"}, "is not a line of ASCII characters"),
         ({"allow": "localhost"}, "allow='localhost' is not a list"),
