@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from tests.adapters.adapted import load
-from toolkit import Tool, Toolbox, tool
-from toolkit._dialects.catalog import DIALECTS
-from toolkit.models import ModelRequest, UserMessage
+from tests.servers import FakeServer
+from toolkit import Runner, Tool, Toolbox, tool
+from toolkit.testing import reply
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -64,7 +64,8 @@ def find(name: str) -> list[str]:
     return []
 
 
-BOX = Toolbox([everything, nothing, find, Tool.from_schema("open", {"type": "object", "properties": {"a": {}}}, str)])
+OPEN = Tool.from_schema("open", {"type": "object", "properties": {"a": {}}}, lambda a=None: a)
+BOX = Toolbox([everything, nothing, find, OPEN])
 
 each_strictness = pytest.mark.parametrize("strict", [False, True])
 
@@ -90,13 +91,13 @@ def test_openai(strict: bool) -> None:
 def test_openai_responses(strict: bool) -> None:
     """Responses: functions by themselves, and all tools of a request, in namespaces and with the search tool."""
     types: Any = load("openai.types.responses")
-    dialect: Any = DIALECTS["responses"](strict=strict)
-    specs = tuple(made._spec for made in BOX)
+    with FakeServer([reply.text("Hi.")]) as server:
+        Runner(BOX, api="responses", model="m", base_url=server.base_url, strict=strict).run("Go.")
+    (tools,) = [request.body["tools"] for request in server.requests]
 
     compare(types.FunctionToolParam, BOX.schemas("responses", strict=strict))
-    body = dialect.render_request(ModelRequest(messages=(UserMessage(text="Go."),), tools=specs))
-    assert {each["type"] for each in body["tools"]} == {"function", "namespace", "tool_search"}
-    compare(types.ToolParam, body["tools"])
+    assert {each["type"] for each in tools} == {"function", "namespace", "tool_search"}
+    compare(types.ToolParam, tools)
 
 
 @each_strictness
