@@ -107,6 +107,14 @@ def test_schema_of_one_tool() -> None:
     } == CALLS.render_tool(SPECS[2])
 
 
+def test_a_tool_alone_and_in_a_composition() -> None:
+    """A function's own schema has no activity, and the one in a composition has: neither stands for the other."""
+    box = Toolbox([add])
+    alone, composed = box.schemas("calls")[0], calls_schema(box)["properties"]["calls"]["items"]["anyOf"][0]
+
+    assert [False, True] == ["_activity" in shown["properties"] for shown in (alone, composed)]
+
+
 def test_definitions_stay_inside() -> None:
     """A tool that is shown alone brings its definitions along, and its references lead to them."""
     shown = CALLS.render_tool(SPECS[1])

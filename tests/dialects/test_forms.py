@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Literal
 
 import pytest
@@ -11,11 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.encoding import encode
 from toolkit import Toolbox, tool
-from toolkit._dialects.catalog import DIALECTS
 from toolkit._dialects.strict.plain import Note
 from toolkit._dialects.strict.rewriter import make_form
-from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, MINIMAL, PLAIN, STRICT, Rules
-from toolkit._messages import ToolSpec
+from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, GRAMMAR, MINIMAL, PLAIN, STRICT, Rules
 
 RULES = [PLAIN, ANTHROPIC, STRICT, ANTHROPIC_STRICT, GEMINI, MINIMAL]
 by_rules = pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.name)
@@ -356,11 +355,8 @@ def test_a_form_is_the_same_each_time(rules: Rules) -> None:
 
 def test_a_form_is_made_once() -> None:
     """A tool's form under one provider's rules is cached."""
-    spec = ToolSpec(name="grow", description="Grow.", parameters=grow.parameters)
-    natural, strict = DIALECTS["chat"](), DIALECTS["chat"](strict=True)
-
-    assert strict.form(spec) is strict.form(spec)
-    assert strict.form(spec) is not natural.form(spec)
+    assert grow.explain("chat").notes
+    assert grow.explain("chat").notes is grow.explain("responses").notes
 
 
 def test_notes_say_every_difference_and_where() -> None:
@@ -460,6 +456,32 @@ def test_references_that_multiply_end() -> None:
     schema = {**root("p", p={"$ref": "#/$defs/D0"}), "$defs": {name: root(*names, **inner) for name in names}}
 
     assert len(json.dumps(make_form(schema, MINIMAL).schema)) < 5_000_000
+
+
+def chain(count: int, kind: str) -> dict[str, Any]:
+    """Definitions, each of which refers to the next twice."""
+    definitions: dict[str, Any] = {f"d{count}": {"type": "string"}}
+    for number in range(count):
+        next_one = {"$ref": f"#/$defs/d{number + 1}"}
+        node = {"properties": {"a": next_one, "b": next_one}, "type": "object", "additionalProperties": False}
+        either = [{"properties": {"a": next_one, "k": {"const": k}}, "type": "object"} for k in (1, 2)]
+        definitions[f"d{number}"] = node if kind == "properties" else {"anyOf": either}
+    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["x"], "$defs": definitions}
+
+
+@pytest.mark.parametrize("kind", ["properties", "anyOf"])
+@pytest.mark.parametrize("rules", [GRAMMAR, *RULES[2:]], ids=lambda rules: rules.name)
+def test_chains_of_references_take_linear_time(kind: str, rules: Rules) -> None:
+    """Definitions with two references each are rewritten, and documents of them decoded, in linear time."""
+    document: Any = {"k": 3}
+    for _ in range(22):
+        document = {"a": document, "k": 3}
+    begin = time.process_time()
+
+    form = make_form(chain(22, kind), rules)
+    form.decode({"x": document})
+
+    assert time.process_time() - begin < 5  # seconds; exponential ones take minutes
 
 
 def test_a_condition_that_brings_properties_is_no_closed_object() -> None:

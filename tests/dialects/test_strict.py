@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -13,9 +11,6 @@ from pydantic import BaseModel
 
 from tests.servers import FakeServer
 from toolkit import Runner, Tool, Toolbox, ToolContext, tool
-from toolkit._dialects.catalog import DIALECTS
-from toolkit._dialects.strict import rules
-from toolkit._dialects.strict.rewriter import make_form
 from toolkit.testing import reply
 
 
@@ -110,41 +105,6 @@ def test_answer_with_context() -> None:
     asked = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "who", "arguments": "{}"}}]}
 
     assert "Ann" == Toolbox([who]).answer(asked, context=ToolContext(deps="Ann"))[0]["content"]
-
-
-def test_changed_schema() -> None:
-    """A spec that is copied with another schema has a form of its own."""
-    spec = tool(search)._spec
-    DIALECTS["chat"]().render_tool(spec)
-    other = replace(spec, parameters={"type": "object", "properties": {}})
-
-    assert {} == DIALECTS["chat"]().render_tool(other)["function"]["parameters"]["properties"]
-
-
-def _chain(count: int, kind: str) -> dict[str, Any]:
-    """Definitions, each of which refers to the next twice."""
-    definitions: dict[str, Any] = {f"d{count}": {"type": "string"}}
-    for number in range(count):
-        next_one = {"$ref": f"#/$defs/d{number + 1}"}
-        node = {"properties": {"a": next_one, "b": next_one}, "type": "object", "additionalProperties": False}
-        either = [{"properties": {"a": next_one, "k": {"const": k}}, "type": "object"} for k in (1, 2)]
-        definitions[f"d{number}"] = node if kind == "properties" else {"anyOf": either}
-    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["x"], "$defs": definitions}
-
-
-@pytest.mark.parametrize("kind", ["properties", "anyOf"])
-@pytest.mark.parametrize("name", ["GRAMMAR", "STRICT", "ANTHROPIC_STRICT", "GEMINI", "MINIMAL"])
-def test_chains_of_references_take_linear_time(kind: str, name: str) -> None:
-    """Definitions with two references each are rewritten, and documents of them decoded, in linear time."""
-    document: Any = {"k": 3}
-    for _ in range(22):
-        document = {"a": document, "k": 3}
-    begin = time.process_time()
-
-    form = make_form(_chain(22, kind), getattr(rules, name))
-    form.decode({"x": document})
-
-    assert time.process_time() - begin < 5  # seconds; exponential ones take minutes
 
 
 class First(BaseModel):
