@@ -1,18 +1,39 @@
 """Messages in OpenAI's form: what goes out is always acceptable, what comes in is read whole or refused."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from toolkit import Image, ToolCall
-from toolkit._dialects.chat import Chat, parse_history, render_message
-from toolkit._messages import ToolSpec
+from toolkit import Image, OpenAIModel, Session, ToolCall
 from toolkit.models import Message, ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
 
 PIXEL = Image(b"\x89PNG", "image/png")
 URL = "data:image/png;base64,iVBORw=="
+
+
+def write(*messages: Message, **more: Any) -> list[dict[str, Any]]:
+    """What a client is given of messages."""
+    bodies: list[dict[str, Any]] = []
+
+    def create(**body: Any) -> Any:
+        bodies.append(body)
+        return {"choices": [{"message": {"content": "Hi."}}]}
+
+    client: Any = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    asyncio.run(OpenAIModel(client, "m").complete(ModelRequest(messages=messages, **more)))
+    written: list[dict[str, Any]] = bodies[0]["messages"]
+    return written
+
+
+def read(messages: Any) -> list[Message]:
+    """What a session is given."""
+    session = Session()
+    session.extend(messages)
+    return list(session.messages)
 
 
 def answer(*calls: ToolCall, **more: Any) -> ModelResponse:
@@ -63,20 +84,20 @@ PAIRS: dict[str, tuple[Message, dict[str, Any]]] = {
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_encoded(message: Message, wire: dict[str, Any]) -> None:
     """Every kind of message has its form on the wire."""
-    assert wire == render_message(message)
+    assert [wire] == write(message)
 
 
 def test_white_space_before_calls() -> None:
     """White space that a model writes before its calls is not sent back: Anthropic refuses a text of white space."""
     message = answer(ToolCall(name="add", id="w", provider_call_id="w"), text="\n\n")
 
-    assert {"role": "assistant", "content": None, "tool_calls": [wired()]} == render_message(message)
+    assert [{"role": "assistant", "content": None, "tool_calls": [wired()]}] == write(message)
 
 
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_decoded(message: Message, wire: dict[str, Any]) -> None:
     """What was written is read back."""
-    assert [message] == parse_history([wire])
+    assert [message] == read([wire])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +120,7 @@ def test_decoded(message: Message, wire: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_calls_that_no_server_takes(call: ToolCall, expected: dict[str, Any]) -> None:
     """A call is written so that a server accepts it, whatever the model wrote."""
-    assert [expected] == render_message(answer(call))["tool_calls"]
+    assert [expected] == write(answer(call))[0]["tool_calls"]
 
 
 @pytest.mark.parametrize(
@@ -115,62 +136,40 @@ def test_calls_that_no_server_takes(call: ToolCall, expected: dict[str, Any]) ->
 )
 def test_half_a_character(message: Message) -> None:
     """Half a character, which no UTF-8 can carry, is replaced."""
-    assert "\ufffd" in json.dumps(render_message(message), ensure_ascii=False).encode().decode()
+    assert "\ufffd" in json.dumps(write(message), ensure_ascii=False).encode().decode()
 
 
 def test_what_is_no_message() -> None:
     """Only messages are written."""
     with pytest.raises(TypeError, match="5 is not a message"):
-        render_message(5)  # type: ignore[arg-type]
-
-
-def test_body_without_tools() -> None:
-    """Without tools a request has no key for them."""
-    assert {"messages": [{"role": "user", "content": "x"}]} == Chat().render_request(
-        ModelRequest(messages=(UserMessage("x"),))
-    )
-
-
-def test_body_with_tools() -> None:
-    """Tools go out as functions."""
-    spec = ToolSpec(name="ping", description="Answer.", parameters={"type": "object", "properties": {}})
-    function = {"name": "ping", "description": "Answer.", "parameters": {"type": "object", "properties": {}}}
-
-    assert [{"type": "function", "function": function}] == Chat().render_request(
-        ModelRequest(messages=(), tools=(spec,))
-    )["tools"]
+        write(5)  # type: ignore[arg-type]
 
 
 def test_each_message_is_written_once() -> None:
     """A message keeps its wire form through a run, and an earlier request does not change as the run goes on."""
     memo: list[dict[str, Any]] = []
-    first = Chat().render_request(ModelRequest(messages=(UserMessage("a"),), memo=memo))
-    second = Chat().render_request(ModelRequest(messages=(UserMessage("a"), UserMessage("b")), memo=memo))
+    first, second = write(UserMessage("a"), memo=memo), write(UserMessage("a"), UserMessage("b"), memo=memo)
 
-    assert (1, 2, True) == (
-        len(first["messages"]),
-        len(second["messages"]),
-        first["messages"][0] is second["messages"][0],
-    )
+    assert (1, 2, True) == (len(first), len(second), first[0] is second[0])
 
 
 def test_own_messages_stay() -> None:
     """Messages of this library are taken as they are."""
     messages: list[Message] = [UserMessage("x"), ToolMessage(call_id="i", name="n", text="t")]
 
-    assert messages == parse_history(messages)
+    assert messages == read(messages)
 
 
 def test_answer_of_the_openai_package() -> None:
     """An answer of the openai package may stand in a history as it is."""
     answered = ChatCompletionMessage.model_validate({"role": "assistant", "content": None, "tool_calls": [wired()]})
 
-    assert [answer(ToolCall(name="add", id="w", provider_call_id="w"))] == parse_history([answered])  # type: ignore[list-item]
+    assert [answer(ToolCall(name="add", id="w", provider_call_id="w"))] == read([answered])
 
 
 def test_developer() -> None:
     """A developer's message is a system message."""
-    assert [SystemMessage("Be brief.")] == parse_history([{"role": "developer", "content": "Be brief."}])
+    assert [SystemMessage("Be brief.")] == read([{"role": "developer", "content": "Be brief."}])
 
 
 def test_results_are_named() -> None:
@@ -178,7 +177,7 @@ def test_results_are_named() -> None:
     history: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [wired()]}]
     history += [{"role": "tool", "tool_call_id": "w", "content": "3"}]
 
-    assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == parse_history(history)[1]
+    assert ToolMessage(call_id="w", provider_call_id="w", name="add", text="3") == read(history)[1]
 
 
 @pytest.mark.parametrize("name", [["add"], {"a": 1}, 5], ids=str)
@@ -186,7 +185,7 @@ def test_name_that_is_no_text(name: Any) -> None:
     """A result without a usable name has that of its call; reasoning that is no text is left out."""
     history = [{"role": "assistant", "tool_calls": [wired()], "reasoning": name}]
     history += [{"role": "tool", "tool_call_id": "w", "name": name, "content": "3"}]
-    made, result = parse_history(history)
+    made, result = read(history)
 
     assert ("", "add") == (made.reasoning, result.name)  # type: ignore[union-attr]
 
@@ -195,10 +194,10 @@ def test_name_that_is_no_text(name: Any) -> None:
 def test_call_without_arguments(arguments: Any) -> None:
     """A call without arguments has none."""
     function = {"name": "add", **({} if arguments is None else {"arguments": arguments})}
-    (read,) = parse_history([{"role": "assistant", "tool_calls": [{"id": "w", "function": function}]}])
+    (made,) = read([{"role": "assistant", "tool_calls": [{"id": "w", "function": function}]}])
 
-    assert isinstance(read, ModelResponse)
-    assert read.calls[0].arguments in ("", "{}")
+    assert isinstance(made, ModelResponse)
+    assert made.calls[0].arguments in ("", "{}")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +231,7 @@ def test_call_without_arguments(arguments: Any) -> None:
 def test_history_that_cannot_be_read(message: dict[str, Any], error: str) -> None:
     """A message that would not be read whole is refused, and the error says what it lacks."""
     with pytest.raises(ValueError, match=error):
-        parse_history([message])
+        read([message])
 
 
 @pytest.mark.parametrize("messages", ["hello", [5], [None]], ids=str)
@@ -241,4 +240,4 @@ def test_history_of_something_else(messages: Any) -> None:
     with pytest.raises(
         TypeError, match="messages= takes a list of messages|is not a message: pass those of another result"
     ):
-        parse_history(messages)
+        read(messages)
