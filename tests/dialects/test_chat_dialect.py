@@ -94,6 +94,11 @@ def test_white_space_before_calls() -> None:
     assert [{"role": "assistant", "content": None, "tool_calls": [wired()]}] == write(message)
 
 
+def test_result_without_an_id_of_the_provider() -> None:
+    """A result has the id of its call, if the provider gave none."""
+    assert "i" == write(ToolMessage(call_id="i", name="add", text="3"))[0]["tool_call_id"]
+
+
 @pytest.mark.parametrize(("message", "wire"), PAIRS.values(), ids=PAIRS)
 def test_decoded(message: Message, wire: dict[str, Any]) -> None:
     """What was written is read back."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, cast
 
-import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,19 +20,13 @@ from openai.types.shared_params import FunctionDefinition
 from pydantic import TypeAdapter
 
 from tests.servers import FakeServer
-from toolkit import DefinitionError, Image, Runner, RunResult, Tool, Toolbox, ToolCall, ToolResult, tool
-from toolkit._dialects.calls import Calls
-from toolkit._dialects.catalog import APIS, DIALECTS
-from toolkit._dialects.chat import Chat, render_message
-from toolkit._messages import ToolSpec
-from toolkit.models import ModelRequest, ModelResponse, UserMessage
-from toolkit.models.openai import OpenAIModel
+from toolkit import DefinitionError, Image, Runner, RunResult, Tool, Toolbox, ToolResult, tool
 from toolkit.testing import Reply, reply
 
 PIXEL = Image(b"\x89PNG", "image/png")
 PIXEL_TEXT = "iVBORw=="
 PIXEL_URL = f"data:image/png;base64,{PIXEL_TEXT}"
-NAMES = list(DIALECTS)
+NAMES: tuple[Any, ...] = ("chat", "calls", "minimal", "responses", "anthropic", "gemini", "mcp")
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 
 
@@ -67,7 +60,7 @@ def anything(value: Any) -> str:
     return str(value)
 
 
-SPECS = [made._spec for made in (add, ping, count, grow, anything)]
+BOX = Toolbox([add, ping, count, grow, anything])
 OPEN: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 0}},
@@ -91,10 +84,17 @@ FEW = {
 HEAD = {"name": "add", "description": "Add two numbers."}
 
 
-def spec_giving(output: Any, **more: Any) -> ToolSpec:
-    return ToolSpec(
-        name="get", description="Get.", parameters={"type": "object", "properties": {}}, output=output, **more
-    )
+def giving(output: Any, value: Any = None, **options: Any) -> Tool[..., Any]:
+    """A tool without parameters, whose output has a schema."""
+    if output is None:
+        return tool(lambda: value, name="get", description="Get.", **options)
+    return Tool.from_models("get", {}, output, lambda: value, description="Get.", **options)
+
+
+def show(made: Tool[..., Any], dialect: Any, *, strict: bool = False) -> Any:
+    """A tool as a provider gets it."""
+    (shown,) = Toolbox([made]).schemas(dialect, strict=strict)
+    return shown
 
 
 def result_of(kind: str) -> dict[str, Any]:
@@ -137,13 +137,13 @@ SHOWN: dict[tuple[str, bool], dict[str, Any]] = {
 )
 def test_tool(name: str, strict: bool, shown: dict[str, Any]) -> None:
     """A tool goes out in the form of its provider."""
-    assert shown == DIALECTS[name](strict=strict).render_tool(add._spec)
+    assert shown == show(add, name, strict=strict)
 
 
 @pytest.mark.parametrize("name", ["minimal", "gemini", "mcp"])
 def test_strict_where_there_is_no_such_thing(name: str) -> None:
     """Where a provider enforces nothing, strict changes nothing."""
-    assert DIALECTS[name]().render_tool(add._spec) == DIALECTS[name](strict=True).render_tool(add._spec)
+    assert show(add, name) == show(add, name, strict=True)
 
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -197,20 +197,17 @@ def test_tool_without_description(name: Literal["chat", "responses"]) -> None:
 @pytest.mark.parametrize("name", EMPTY)
 def test_tool_without_parameters(name: str) -> None:
     """A tool without parameters has none on the wire; Gemini refuses an empty list of them."""
-    assert EMPTY[name] == DIALECTS[name]().render_tool(ping._spec)
+    assert EMPTY[name] == show(ping, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tool_is_shown_once(name: str) -> None:
-    """The form of a tool is made once, for equal dialects, and its bytes do not change."""
-    first, second = DIALECTS[name]().render_tool(add._spec), DIALECTS[name]().render_tool(add._spec)
-
-    assert json.dumps(first) == json.dumps(second)
-    assert first is second or name == "calls"
+def test_tool_is_shown_once(name: Any) -> None:
+    """The form of a tool is made once for each dialect."""
+    assert add.explain(name).sent is add.explain(name).sent
 
 
-def wire_strict(name: str, spec: ToolSpec, *, strict: bool) -> Any:
-    shown = DIALECTS[name](strict=strict).render_tool(spec)
+def wire_strict(name: str, made: Tool[..., Any], *, strict: bool) -> Any:
+    shown = show(made, name, strict=strict)
     return shown.get("function", shown).get("strict", False)
 
 
@@ -222,9 +219,7 @@ def wire_strict(name: str, spec: ToolSpec, *, strict: bool) -> Any:
 )
 def test_who_wants_strict(name: str, own: bool | None, of_dialect: bool, expected: bool) -> None:
     """A tool's own word on strict mode counts before the dialect's."""
-    spec = ToolSpec(name="add", description="Add.", parameters=OPEN, strict=own)
-
-    assert expected == wire_strict(name, spec, strict=of_dialect)
+    assert expected == wire_strict(name, tool(add, strict=own), strict=of_dialect)
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -240,21 +235,22 @@ OPTIONAL = {"type": "object", "properties": {f"a{n}": {"type": "integer"} for n 
     [("chat", nested(11), "10"), ("responses", nested(11), "10"), ("anthropic", OPTIONAL, "24")],
     ids=["chat", "responses", "anthropic"],
 )
-def test_strict_where_it_cannot_be(name: str, schema: Any, reason: str) -> None:
+def test_strict_where_it_cannot_be(name: Any, schema: Any, reason: str) -> None:
     """Strict mode is left out for a tool that exceeds the provider's limits, and the form says why."""
-    spec = ToolSpec(name="odd", description="Odd.", parameters=schema, strict=True)
-    (note, *_) = DIALECTS[name]().form(spec).notes
+    odd = Tool.from_schema("odd", schema, strict=True)
+    (note, *_) = odd.explain(name, strict=False).notes
 
-    assert not wire_strict(name, spec, strict=True)
+    assert not wire_strict(name, odd, strict=True)
     assert reason in note.text
 
 
 def test_calls_are_strict_together() -> None:
     """The reply of the calls dialect is enforced where that can be done for every tool."""
-    asked = [
-        APIS["chat"]["calls"](strict=True).render_request(ModelRequest(messages=(UserMessage("Hi"),), tools=(*specs,)))
-        for specs in ([add._spec], [add._spec, ToolSpec(name="x", description="", parameters=OPEN, strict=False)])
-    ]
+    asked = []
+    for tools in ([add], [add, tool(ping, strict=False)]):
+        with FakeServer([reply.text("Hi.")]) as server:
+            Runner(tools, model="fake", base_url=server.base_url, dialect="calls", strict=True).run("Hi")
+        asked.append(server.requests[0].body)
 
     assert [True, None] == [body["response_format"]["json_schema"].get("strict") for body in asked]
 
@@ -286,18 +282,18 @@ DEFINED = {"$ref": "#/$defs/Node", "$defs": {"Node": OBJECT}}
 )
 def test_output_schema_of_mcp(output: Any, expected: Any) -> None:
     """What a tool gives is an object in MCP; anything else stands under `result`."""
-    assert expected == DIALECTS["mcp"]().render_tool(spec_giving(output)).get("outputSchema")
+    assert expected == show(giving(output), "mcp").get("outputSchema")
 
 
 @pytest.mark.parametrize(("output", "expected"), [(OBJECT, OBJECT), ({"type": "string"}, None), (None, None)], ids=str)
 def test_output_schema_of_responses(output: Any, expected: Any) -> None:
     """Responses get the schema of outputs that are always JSON."""
-    assert expected == DIALECTS["responses"]().render_tool(spec_giving(output)).get("output_schema")
+    assert expected == show(giving(output), "responses").get("output_schema")
 
 
 def test_title() -> None:
     """A title is for people: MCP alone shows tools to them."""
-    titled = {name: json.dumps(DIALECTS[name]().render_tool(spec_giving(None, title="Fetch it"))) for name in NAMES}
+    titled = {name: json.dumps(show(giving(None, title="Fetch it"), name)) for name in NAMES}
 
     assert ["mcp"] == [name for name, shown in titled.items() if "Fetch it" in shown]
 
@@ -306,12 +302,11 @@ def test_title() -> None:
 def test_name_that_gemini_refuses(name: str) -> None:
     """A name that begins with a digit or a dash is refused for Gemini, with what to do."""
     with pytest.raises(DefinitionError, match=rf"Tool '{name}': Gemini's names begin with a letter or '_'.*prefixed"):
-        DIALECTS["gemini"]().render_tool(add.with_name(name)._spec)
+        show(add.with_name(name), "gemini")
 
 
 # -- how calls come back
 
-ADD = ToolCall(name="add", arguments='{"a":1,"b":2}', provider_call_id="i")
 GIVEN = {"a": 1, "b": 2}
 TEXT = '{"a":1,"b":2}'
 CHAT_CALL = {"id": "i", "type": "function", "function": {"name": "add", "arguments": TEXT}}
@@ -362,29 +357,52 @@ REPLIES: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "reply"), REPLIES.values(), ids=REPLIES)
-def test_calls(name: str, reply: Any) -> None:
-    """The calls in a reply are found, wherever the reply begins, in plain data and in the client's objects."""
-    assert (ADD,) == DIALECTS[name]().parse_calls(reply, SPECS)
-
-
-NAMELESS: dict[str, tuple[str, Any]] = {
-    "chat: the form before tool_calls": ("chat", {"function_call": {"name": "add", "arguments": TEXT}}),
-    "mcp: params": ("mcp", PARAMS),
-    "gemini: no id": ("gemini", {"functionCall": {"name": "add", "args": GIVEN}}),
+# How the call in each is answered.
+SUM: dict[str, Any] = {
+    **dict.fromkeys(("chat", "minimal"), {"role": "tool", "tool_call_id": "i", "content": "3"}),
+    "responses": {"type": "function_call_output", "call_id": "i", "output": "3"},
+    "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": "3"}]},
+    "gemini": {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": 3}, "id": "i"}}]},
+    "mcp": {
+        "content": [{"type": "text", "text": "3"}],
+        "isError": False,
+        "resultType": "complete",
+        "structuredContent": {"result": 3},
+    },
 }
 
 
-@pytest.mark.parametrize(("name", "reply"), NAMELESS.values(), ids=NAMELESS)
-def test_calls_without_an_id(name: str, reply: Any) -> None:
+@pytest.mark.parametrize(("name", "reply"), REPLIES.values(), ids=REPLIES)
+def test_calls(name: Any, reply: Any) -> None:
+    """The calls in a reply are found, wherever the reply begins, in plain data and in the client's objects."""
+    assert [SUM[name]] == BOX.answer(reply, name)
+
+
+NAMELESS: dict[str, tuple[str, Any, Any]] = {
+    "chat: the form before tool_calls": (
+        "chat",
+        {"function_call": {"name": "add", "arguments": TEXT}},
+        {"role": "tool", "tool_call_id": "", "content": "3"},
+    ),
+    "mcp: params": ("mcp", PARAMS, SUM["mcp"]),
+    "gemini: no id": (
+        "gemini",
+        {"functionCall": {"name": "add", "args": GIVEN}},
+        {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": 3}}}]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "reply", "answer"), NAMELESS.values(), ids=NAMELESS)
+def test_calls_without_an_id(name: Any, reply: Any, answer: Any) -> None:
     """A call without an id is a call."""
-    assert (ToolCall(name="add", arguments=TEXT),) == DIALECTS[name]().parse_calls(reply, SPECS)
+    assert [answer] == BOX.answer(reply, name)
 
 
 @pytest.mark.parametrize("reply", [REPLIED, {"choices": [{"message": {"content": REPLIED}}]}], ids=["text", "reply"])
 def test_calls_in_a_text(reply: Any) -> None:
     """In the calls dialect they are what the text says."""
-    assert (ToolCall(name="add", arguments='{"a": 1, "b": 2}'),) == DIALECTS["calls"]().parse_calls(reply, SPECS)
+    assert [{"role": "user", "content": "Result of add: 3"}] == BOX.answer(reply, "calls")
 
 
 def odd_replies(name: str) -> Sequence[Any]:
@@ -392,9 +410,11 @@ def odd_replies(name: str) -> Sequence[Any]:
     odd: Any
     chat: list[Any] = [{"choices": []}, {"choices": [{}]}, {"tool_calls": "x"}, {"tool_calls": [None]}]
     blocks = [[{"type": "thinking"}], [{"type": 5}], [None], ["tool_use"], [{"type": "server_tool_use", "name": "x"}]]
-    nothing: list[Any] = [None, "", "text", 5, [], {}, [[]], object(), {"content": None}, {"error": {"code": 1}}]
+    nothing: list[Any] = [5, [], {}, [[]], object(), {"content": None}, {"error": {"code": 1}}]
     match name:
-        case "chat" | "minimal" | "calls":
+        case "calls":
+            odd = [*chat, "", "text"]
+        case "chat" | "minimal":
             odd = chat
         case "responses":
             odd = [*blocks, {"output": None}, {"output": [{"type": "reasoning", "name": "x"}]}]
@@ -408,11 +428,11 @@ def odd_replies(name: str) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_calls(name: str) -> None:
+def test_no_calls(name: Any) -> None:
     """What is no call is left out, and nothing that a model or a server says raises."""
-    found = {repr(reply): DIALECTS[name]().parse_calls(reply, SPECS) for reply in odd_replies(name)}
+    found = {repr(reply): BOX.answer(reply, name) for reply in odd_replies(name)}
 
-    assert {} == {reply: calls for reply, calls in found.items() if calls}
+    assert {} == {reply: answers for reply, answers in found.items() if answers}
 
 
 def chat_call(name: Any, arguments: Any, provider_call_id: Any) -> Any:
@@ -442,43 +462,52 @@ BUILD: dict[str, Callable[[Any, Any, Any], Any]] = {
 DEEP = reduce(lambda inner, _: {"a": inner}, range(5000), cast("Any", 1))
 CYCLE: dict[str, Any] = {}
 CYCLE["a"] = CYCLE
-ODD: dict[str, tuple[Any, Any, Any, ToolCall]] = {
-    "no arguments": ("add", None, "i", ToolCall(name="add", arguments="{}", provider_call_id="i")),
-    "blank": ("add", "", "i", ToolCall(name="add", arguments="", provider_call_id="i")),
-    "cut": ("add", '{"a": 1', "i", ToolCall(name="add", arguments='{"a": 1', provider_call_id="i")),
-    "a list": ("add", [1], "i", ToolCall(name="add", arguments="[1]", provider_call_id="i")),
-    "a number": ("add", 5, "i", ToolCall(name="add", arguments="5", provider_call_id="i")),
-    "half a character": (
-        "add",
-        {"a": "\ud83d"},
-        "i",
-        ToolCall(name="add", arguments='{"a": "\\ud83d"}', provider_call_id="i"),
-    ),
-    "an id that is a number": ("add", {}, 7, ToolCall(name="add", provider_call_id="7")),
-    "an id that is nothing": ("add", {}, None, ToolCall(name="add")),
-    "an unknown tool": ("nobody", {}, "i", ToolCall(name="nobody", provider_call_id="i")),
+MISSING = "Invalid arguments: a: missing, but required. Expected: "
+# A name, arguments, an id; the id of the answer, and how its text begins.
+ODD: dict[str, tuple[Any, Any, Any, str, str]] = {
+    "no arguments": ("add", None, "i", "i", MISSING),
+    "blank": ("add", "", "i", "i", MISSING),
+    "cut": ("add", '{"a": 1', "i", "i", "Invalid arguments: not valid JSON (EOF while parsing an object at line 1 "),
+    "a list": ("add", [1], "i", "i", "Invalid arguments: expected one JSON object with a, b, received [1]"),
+    "a number": ("add", 5, "i", "i", "Invalid arguments: expected one JSON object with a, b, received 5"),
+    "half a character": ("add", {"a": "\ud83d"}, "i", "i", "Invalid arguments: not valid JSON (unexpected end of hex "),
+    "an id that is a number": ("add", {}, 7, "7", MISSING),
+    "an id that is nothing": ("add", {}, None, "", MISSING),
+    "an unknown tool": ("nobody", {}, "i", "i", "unknown tool: 'nobody'. Available: add, ping, "),
 }
+
+
+def read_answer(name: str, answers: list[Any], begin: str) -> tuple[str, str]:
+    """The id in the answer to one call, and as much of its text as there should be; in MCP answers have no id."""
+    (answer,) = answers
+    if name == "mcp":
+        return "", answer["content"][0]["text"][: len(begin)]
+    if name == "gemini":
+        done = answer["parts"][0]["functionResponse"]
+        (text,) = done["response"].values()
+        return done.get("id", ""), str(text)[: len(begin)]
+    done = answer["content"][0] if name == "anthropic" else answer
+    (place,) = done.keys() & {"tool_call_id", "call_id", "tool_use_id"}
+    return done[place], str(done.get("content", done.get("output")))[: len(begin)]
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
 @pytest.mark.parametrize("name", BUILD)
-@pytest.mark.parametrize(("called", "given", "provider_call_id", "expected"), ODD.values(), ids=ODD)
-def test_odd_call(name: str, strict: bool, called: Any, given: Any, provider_call_id: Any, expected: ToolCall) -> None:
+@pytest.mark.parametrize(("called", "given", "call_id", "expected", "text"), ODD.values(), ids=ODD)
+def test_odd_call(name: Any, strict: bool, called: Any, given: Any, call_id: Any, expected: str, text: str) -> None:
     """A call is found whatever is wrong with it: it has to be answered."""
-    assert (expected,) == DIALECTS[name](strict=strict).parse_calls(BUILD[name](called, given, provider_call_id), SPECS)
+    answers = BOX.answer(BUILD[name](called, given, call_id), name, strict=strict)
+
+    assert ("" if name == "mcp" else expected, text) == read_answer(name, answers, text)
 
 
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize("given", [DEEP, CYCLE, {"a": object()}, {1: 2}], ids=["deep", "cycle", "object", "key"])
-def test_arguments_that_are_no_json(name: str, given: Any) -> None:
+def test_arguments_that_are_no_json(name: Any, given: Any) -> None:
     """Arguments that JSON cannot hold make a call, too; the tool refuses them."""
-    (call,) = DIALECTS[name](strict=True).parse_calls(BUILD[name]("count", given, "i"), SPECS)
+    answers = BOX.answer(BUILD[name]("count", given, "i"), name, strict=True)
 
-    assert (True, "count", "i") == (
-        Toolbox([count]).call("count", call.arguments).is_error,
-        call.name,
-        call.provider_call_id,
-    )
+    assert ("" if name == "mcp" else "i", "Invalid arguments: ") == read_answer(name, answers, "Invalid arguments: ")
 
 
 def test_schema_that_is_too_deep_where_it_is_inlined() -> None:
@@ -493,11 +522,11 @@ def test_schema_that_is_too_deep_where_it_is_inlined() -> None:
 
 @pytest.mark.parametrize("name", ["chat", "minimal", "responses"])
 @pytest.mark.parametrize("called", [None, 5.5, []], ids=str)
-def test_call_without_a_name(name: str, called: Any) -> None:
+def test_call_without_a_name(name: Any, called: Any) -> None:
     """A call without a name is one of an unknown tool."""
-    assert (ToolCall(name="", provider_call_id="i"),) == DIALECTS[name]().parse_calls(
-        BUILD[name](called, {}, "i"), SPECS
-    )
+    text = "unknown tool: the call names none. Available: add, "
+
+    assert ("i", text) == read_answer(name, BOX.answer(BUILD[name](called, {}, "i"), name), text)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["tool_use", "add"])
@@ -510,14 +539,15 @@ ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 
 @given(reply=ANYTHING)
 def test_whatever_a_model_says(reply: Any) -> None:
-    """Any reply at all is read without an exception, and each call in it can be answered."""
+    """Any reply at all is read, and each call in it answered; only a text, and another dialect's reply, are refused."""
     for name in NAMES:
-        dialect = DIALECTS[name](strict=True)
-        calls = dialect.parse_calls(reply, SPECS)
-        answers = dialect.render_results([(call, GOOD) for call in calls], SPECS)
-
-        assert bool(calls) == bool(answers)
-        json.dumps(answers, ensure_ascii=False).encode()
+        if isinstance(reply, (dict, list)):
+            try:
+                answers = BOX.answer(reply, name, strict=True)
+            except ValueError as error:
+                assert "The calls in this reply are of the dialect" in str(error)  # noqa: PT017  a few of many
+            else:
+                json.dumps(answers, ensure_ascii=False).encode()
 
 
 # -- arguments in another form than the tool's own
@@ -538,83 +568,59 @@ ENCODING = [Shown("chat", True), Shown("minimal", False), Shown("responses", Tru
 @pytest.mark.parametrize("shown", ENCODING, ids=lambda shown: shown.name)
 def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
     """A dict that went out as a list of keys and values comes back a dict, and the tool takes it."""
-    (call,) = DIALECTS[shown.name](strict=shown.strict).parse_calls(BUILD[shown.name]("count", PAIRS, "i"), SPECS)
+    dialect: Any = shown.name
+    answers = BOX.answer(BUILD[shown.name]("count", PAIRS, "i"), dialect, strict=shown.strict)
 
-    assert (COUNTED, PAIRS, 3) == (
-        json.loads(call.arguments),
-        json.loads(call.wire_arguments),
-        count.invoke(call.arguments).value,
-    )
+    assert ("i", "3") == read_answer(shown.name, answers, "3")
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "minimal"])
-def test_parameter_names_that_providers_refuse(name: str) -> None:
+def test_parameter_names_that_providers_refuse(name: Any) -> None:
     """A parameter whose name the provider refuses goes out under another, and comes back under its own."""
-    dialect = DIALECTS[name]()
-    (sent,) = dialect.form(grow._spec).schema["properties"]
-    (call,) = dialect.parse_calls(BUILD[name]("grow", {sent: 3}, "i"), SPECS)
+    shown = show(grow, name)
+    schema = shown.get("input_schema") or shown.get("function", shown)["parameters"]
+    (sent,) = schema["properties"]
+    answers = BOX.answer(BUILD[name]("grow", {sent: 3}, "i"), name)
 
-    assert (True, {"größe": 3}) == (sent.isascii(), json.loads(call.arguments))
+    assert (True, ("i", "3")) == (sent.isascii(), read_answer(name, answers, "3"))
 
 
 def test_calls_dialect_reads_strict_arguments() -> None:
     """The calls dialect reads its arguments back, too."""
     text = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})
-    (call,) = DIALECTS["calls"](strict=True).parse_calls(text, SPECS)
 
-    assert COUNTED == json.loads(call.arguments)
-
-
-def test_run_reads_strict_arguments() -> None:
-    """What a run's model finds is read back; a call of a tool that is not on offer stays as it is."""
-    wire = [ToolCall(name="count", arguments=json.dumps(PAIRS)), ToolCall(name="gone", arguments=json.dumps(PAIRS))]
-    text, calls = APIS["chat"]["chat"](strict=True).parse_reply("Hm.", wire, SPECS)
-
-    assert ("Hm.", COUNTED, wire[1]) == (text, json.loads(calls[0].arguments), calls[1])
+    assert "Result of count: 3" == BOX.answer(text, "calls", strict=True)[0]["content"]
 
 
 def ran(dialect: Any, *replies: Reply) -> tuple[RunResult, list[dict[str, Any]]]:
     """A run that counts words, with a server that keeps to OpenAI's rules, and the requests it got."""
-    with (
-        FakeServer(replies) as server,
-        openai.OpenAI(base_url=server.base_url, api_key="test", max_retries=0) as client,
-    ):
-        result = Runner(Toolbox([count]), model=OpenAIModel(client, "fake", dialect=dialect)).run("Count.")
+    with FakeServer(replies) as server:
+        result = Runner([count], model="fake", base_url=server.base_url, dialect=dialect, strict=True).run("Count.")
         return result, [request.body for request in server.requests]
 
 
 def test_strict_run() -> None:
-    """In a run the tool gets its own form, and the model is sent its own text again."""
-    result, (_, second) = ran(Chat(strict=True), reply.calls(("count", PAIRS)), reply.text("3."))
+    """In a run the tool gets its own form, and the model is sent its own text again; an unknown call stays as it is."""
+    result, (_, second) = ran("chat", reply.calls(("count", PAIRS), ("gone", PAIRS)), reply.text("3."))
     (turn,) = [message for message in second["messages"] if message.get("tool_calls")]
 
     assert ("3.", 3) == (result.output, result.calls[0].result.value)
-    assert PAIRS == json.loads(turn["tool_calls"][0]["function"]["arguments"])
+    assert [COUNTED, PAIRS] == [json.loads(each.call.arguments) for each in result.calls]
+    assert [PAIRS, PAIRS] == [json.loads(each["function"]["arguments"]) for each in turn["tool_calls"]]
 
 
 def test_strict_run_of_the_calls_dialect() -> None:
     """The calls dialect does the same with the text of its replies."""
     asked = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})
-    result, (first, second) = ran(Calls(strict=True), reply.text(asked), reply.text('{"calls": [], "output": "3."}'))
+    result, (first, second) = ran("calls", reply.text(asked), reply.text('{"calls": [], "output": "3."}'))
 
     assert ("3.", 3) == (result.output, result.calls[0].result.value)
     assert first["response_format"]["json_schema"]["strict"]
     assert json.loads(asked) == json.loads(second["messages"][-2]["content"])
 
 
-def test_history_has_the_models_own_words() -> None:
-    """In the history stands what the model wrote, in the form that it was shown."""
-    calls = DIALECTS["chat"](strict=True).parse_calls(chat_call("count", json.dumps(PAIRS), "i"), SPECS)
-
-    assert [chat_call("count", json.dumps(PAIRS), "i")["tool_calls"][0] | {"type": "function"}] == render_message(
-        ModelResponse(calls=calls)
-    )["tool_calls"]
-
-
 # -- how calls are answered
 
-CALL = ToolCall(name="add", id="ours", provider_call_id="theirs")
-OTHER = ToolCall(name="get", id="ours-2", provider_call_id="")
 GOOD = ToolResult({"x": 1}, '{"x":1}')
 BAD = ToolResult(text="add failed", error="add failed")
 SEEN = ToolResult(PIXEL, "a picture", images=(PIXEL,))
@@ -624,20 +630,20 @@ INLINE = {"inlineData": {"mimeType": "image/png", "data": PIXEL_TEXT}}
 IMAGE_BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL_TEXT}}
 IMAGE_URL = {"type": "image_url", "image_url": {"url": PIXEL_URL}}
 IN_CHAT: list[dict[str, Any]] = [
-    {"role": "tool", "tool_call_id": "theirs", "content": '{"x":1}'},
-    {"role": "tool", "tool_call_id": "ours-2", "content": "add failed"},
-    {"role": "tool", "tool_call_id": "theirs", "content": "a picture"},
+    {"role": "tool", "tool_call_id": "good", "content": '{"x":1}'},
+    {"role": "tool", "tool_call_id": "bad", "content": "add failed"},
+    {"role": "tool", "tool_call_id": "see", "content": "a picture"},
     {"role": "user", "content": [{"type": "text", "text": IMAGES}, IMAGE_URL]},
 ]
 ANSWERS: dict[str, list[dict[str, Any]]] = {
     "chat": IN_CHAT,
     "minimal": IN_CHAT,
     "responses": [
-        {"type": "function_call_output", "call_id": "theirs", "output": '{"x":1}'},
-        {"type": "function_call_output", "call_id": "ours-2", "output": "add failed"},
+        {"type": "function_call_output", "call_id": "good", "output": '{"x":1}'},
+        {"type": "function_call_output", "call_id": "bad", "output": "add failed"},
         {
             "type": "function_call_output",
-            "call_id": "theirs",
+            "call_id": "see",
             "output": [{"type": "input_text", "text": "a picture"}, {"type": "input_image", "image_url": PIXEL_URL}],
         },
     ],
@@ -645,11 +651,11 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "theirs", "content": '{"x":1}'},
-                {"type": "tool_result", "tool_use_id": "ours-2", "content": "add failed", "is_error": True},
+                {"type": "tool_result", "tool_use_id": "good", "content": '{"x":1}'},
+                {"type": "tool_result", "tool_use_id": "bad", "content": "add failed", "is_error": True},
                 {
                     "type": "tool_result",
-                    "tool_use_id": "theirs",
+                    "tool_use_id": "see",
                     "content": [{"type": "text", "text": "a picture"}, IMAGE_BLOCK],
                 },
             ],
@@ -659,13 +665,13 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         {
             "role": "user",
             "parts": [
-                {"functionResponse": {"name": "add", "response": {"output": {"x": 1}}, "id": "theirs"}},
-                {"functionResponse": {"name": "get", "response": {"error": "add failed"}}},
+                {"functionResponse": {"name": "good", "response": {"output": {"x": 1}}, "id": "good"}},
+                {"functionResponse": {"name": "bad", "response": {"error": "add failed"}, "id": "bad"}},
                 {
                     "functionResponse": {
-                        "name": "add",
+                        "name": "see",
                         "response": {"output": "a picture"},
-                        "id": "theirs",
+                        "id": "see",
                         "parts": [INLINE],
                     }
                 },
@@ -685,17 +691,33 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
         },
     ],
     "calls": [
-        {"role": "user", "content": 'Result of add: {"x":1}\n\nResult of get: add failed\n\nResult of add: a picture'},
+        {"role": "user", "content": 'Result of good: {"x":1}\n\nResult of bad: add failed\n\nResult of see: a picture'},
         {"role": "user", "content": [{"type": "text", "text": IMAGES}, IMAGE_URL]},
     ],
 }
-DONE = [(CALL, GOOD), (OTHER, BAD), (CALL, SEEN)]
+DONE = {"good": GOOD, "bad": BAD, "see": SEEN}
+
+
+def give(name: str, result: ToolResult) -> Tool[..., Any]:
+    return tool(lambda: result, name=name)
+
+
+def answer(dialect: Any, results: Mapping[str, ToolResult]) -> list[Any]:
+    """The answers to calls of tools that give these results; each call has its tool's name as its id."""
+    box = Toolbox([give(*each) for each in results.items()])
+    if dialect == "calls":
+        return box.answer(json.dumps({"calls": [{"_tool": name} for name in results]}), dialect)
+    calls = [BUILD[dialect](name, {}, name) for name in results]
+    if dialect == "mcp":
+        return [each for call in calls for each in box.answer(call, dialect)]
+    is_chat = dialect in ("chat", "minimal")
+    return box.answer({"tool_calls": [call["tool_calls"][0] for call in calls]} if is_chat else calls, dialect)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers(name: str) -> None:
     """Each call is answered once and in order, as its provider wants it: texts, faults, pictures."""
-    assert ANSWERS[name] == DIALECTS[name]().render_results(DONE)
+    assert ANSWERS[name] == answer(name, DONE)
 
 
 TWICE: dict[str, tuple[Any, Any]] = {
@@ -775,12 +797,6 @@ def test_dialect_is_in_the_tables(name: str) -> None:
     assert all(name in table for table in ({key for key, _ in SHOWN}, replies, ANSWERS))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_to_answer(name: str) -> None:
-    """Without calls there is nothing to answer."""
-    assert [] == DIALECTS[name]().render_results([])
-
-
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
@@ -792,14 +808,14 @@ def test_nothing_to_answer(name: str) -> None:
 )
 def test_blank_text_for_anthropic(result: ToolResult, expected: dict[str, Any]) -> None:
     """Anthropic refuses blank texts, and errors without one."""
-    (message,) = DIALECTS["anthropic"]().render_results([(CALL, result)])
+    (message,) = answer("anthropic", {"a": result})
 
-    assert [{"type": "tool_result", "tool_use_id": "theirs", **expected}] == message["content"]
+    assert [{"type": "tool_result", "tool_use_id": "a", **expected}] == message["content"]
 
 
 def test_pictures_of_an_error_for_anthropic() -> None:
     """Anthropic takes no pictures in a failed result: they follow the results."""
-    (message,) = DIALECTS["anthropic"]().render_results([(CALL, BROKEN), (CALL, GOOD)])
+    (message,) = answer("anthropic", {"broken": BROKEN, "good": GOOD})
 
     assert ["tool_result", "tool_result", "image"] == [block["type"] for block in message["content"]]
 
@@ -819,27 +835,27 @@ def test_pictures_of_an_error_for_anthropic() -> None:
 )
 def test_response_of_gemini(result: ToolResult, expected: Any) -> None:
     """Gemini is given data where a result is data; the response itself is always an object."""
-    (content,) = DIALECTS["gemini"]().render_results([(CALL, result)])
+    (content,) = answer("gemini", {"a": result})
 
     assert {"output": expected} == content["parts"][0]["functionResponse"]["response"]
 
 
 @pytest.mark.parametrize(
-    ("output", "result", "expected"),
+    ("output", "value", "expected"),
     [
-        (OBJECT, GOOD, {"x": 1}),
-        ({"type": "integer"}, ToolResult(5, "5"), {"result": 5}),
-        (DEFINED, GOOD, {"result": {"x": 1}}),
+        (OBJECT, {"x": 1}, {"x": 1}),
+        ({"type": "integer"}, 5, {"result": 5}),
+        (DEFINED, {"x": 1}, {"result": {"x": 1}}),
         (OBJECT, BAD, None),
-        (None, GOOD, None),
+        (None, {"x": 1}, None),
     ],
     ids=["object", "number", "reference", "error", "no schema"],
 )
-def test_structured_content(output: Any, result: ToolResult, expected: Any) -> None:
+def test_structured_content(output: Any, value: Any, expected: Any) -> None:
     """MCP has a result as data too where the tool says what it gives, in the form of its output schema."""
-    (answer,) = DIALECTS["mcp"]().render_results([(OTHER, result)], [spec_giving(output)])
+    (answered,) = Toolbox([giving(output, value)]).answer(BUILD["mcp"]("get", {}, "i"), "mcp")
 
-    assert expected == answer.get("structuredContent")
+    assert expected == answered.get("structuredContent")
 
 
 # -- what the providers' own packages say
@@ -847,8 +863,8 @@ def test_structured_content(output: Any, result: ToolResult, expected: Any) -> N
 
 def test_openai_takes_it() -> None:
     """What goes out has the types of the openai package."""
-    shown = {name: DIALECTS[name](strict=True).render_tool(count._spec) for name in ("chat", "responses")}
-    outputs = DIALECTS["responses"]().render_results(DONE)
+    shown = {name: show(count, name, strict=True) for name in ("chat", "responses")}
+    outputs = answer("responses", DONE)
 
     TypeAdapter(FunctionDefinition).validate_python(shown["chat"]["function"])
     TypeAdapter(FunctionToolParam).validate_python(shown["responses"])
@@ -858,66 +874,51 @@ def test_openai_takes_it() -> None:
 def test_anthropic_takes_it() -> None:
     """What goes out has the types of the anthropic package, and what it gives is read."""
     types = pytest.importorskip("anthropic.types")
-    dialect = DIALECTS["anthropic"](strict=True)
 
-    TypeAdapter(types.ToolParam).validate_python(dialect.render_tool(count._spec))
-    TypeAdapter(types.MessageParam).validate_python(dialect.render_results(DONE)[0])
-    assert (ADD,) == dialect.parse_calls(types.Message.model_validate(MESSAGE), [])
+    TypeAdapter(types.ToolParam).validate_python(show(count, "anthropic", strict=True))
+    TypeAdapter(types.MessageParam).validate_python(answer("anthropic", DONE)[0])
+    assert [SUM["anthropic"]] == BOX.answer(types.Message.model_validate(MESSAGE), "anthropic")
 
 
 def test_google_takes_it() -> None:
     """What goes out is valid for the google-genai package, and what it gives is read."""
     types = pytest.importorskip("google.genai.types")
-    dialect = DIALECTS["gemini"]()
 
-    for spec in SPECS:
-        types.FunctionDeclaration.model_validate(dialect.render_tool(spec))
-    types.Content.model_validate(dialect.render_results(DONE)[0])
-    assert (ADD,) == dialect.parse_calls(types.GenerateContentResponse.model_validate(CANDIDATES), SPECS)
+    for shown in BOX.schemas("gemini"):
+        types.FunctionDeclaration.model_validate(shown)
+    types.Content.model_validate(answer("gemini", DONE)[0])
+    assert [SUM["gemini"]] == BOX.answer(types.GenerateContentResponse.model_validate(CANDIDATES), "gemini")
 
 
 def test_mcp_takes_it() -> None:
     """What goes out is valid for the mcp package, and what it gives is read."""
     types = pytest.importorskip("mcp.types")
-    dialect = DIALECTS["mcp"]()
 
     shown = [
-        types.Tool.model_validate(dialect.render_tool(spec)) for spec in [*SPECS, spec_giving({"type": "integer"})]
+        types.Tool.model_validate(each) for each in [*BOX.schemas("mcp"), show(giving({"type": "integer"}), "mcp")]
     ]
-    answers = [types.CallToolResult.model_validate(answer) for answer in dialect.render_results(DONE)]
+    answers = [types.CallToolResult.model_validate(each) for each in answer("mcp", DONE)]
     request = types.CallToolRequest.model_validate({"method": "tools/call", "params": PARAMS})
 
-    assert (6, [False, True, False]) == (len(shown), [answer.is_error for answer in answers])
-    assert (ToolCall(name="add", arguments=TEXT),) == dialect.parse_calls(request, SPECS)
+    assert (6, [False, True, False]) == (len(shown), [each.is_error for each in answers])
+    assert [SUM["mcp"]] == BOX.answer(request, "mcp")
 
 
 # -- dialects by name
 
 
 def test_dialects_by_name() -> None:
-    """A dialect is found by its name, and says it."""
-    assert NAMES == [DIALECTS[name]().name for name in NAMES]
+    """A dialect is found by its name, and says it; a wrong name is refused with the right ones."""
+    assert [*NAMES] == [ping.explain(name).dialect for name in NAMES]
+    with pytest.raises(ValueError, match=f"'klingon' is not one of {', '.join(map(repr, NAMES))}\\.$"):
+        show(ping, "klingon")
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (DIALECTS, "'klingon' is not one of 'chat', 'calls', 'minimal', 'responses', 'anthropic'"),
-        (APIS["chat"], r"'klingon' is not one of 'chat', 'calls', 'minimal'\.$"),
-    ],
-    ids=["any", "for a run"],
-)
-def test_wrong_name(table: Mapping[str, Any], message: str) -> None:
-    """A wrong name is refused with the right ones."""
-    with pytest.raises(ValueError, match=message):
-        table["klingon"]
-
-
-@pytest.mark.parametrize("name", sorted(DIALECTS.keys() - APIS["chat"].keys()))
-def test_dialect_that_holds_no_run(name: str) -> None:
-    """A dialect that does not go over Chat Completions is none for a run."""
-    with pytest.raises(ValueError, match=f"'{name}' is not one of"):
-        APIS["chat"][name]
+@pytest.mark.parametrize("name", ["klingon", *NAMES[4:]])
+def test_dialect_that_holds_no_run(name: Any) -> None:
+    """A dialect of neither API of OpenAI is none for a run."""
+    with pytest.raises(ValueError, match=f"'{name}' is not one of 'chat', 'calls', 'minimal'\\.( |$)"):
+        Runner(model="fake", base_url="http://127.0.0.1:9", dialect=name)
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["read back", "as it is"])
@@ -925,9 +926,8 @@ def test_last_of_equal_keys_wins(strict: bool) -> None:
     """Of equal keys the last one wins, also in arguments that are decoded into the tool's own form."""
     second = '[{"key": "b", "value": 2}]' if strict else '{"b": 2}'
     repeated = {"function": {"name": "count", "arguments": f'{{"words": [], "words": {second}}}'}}
-    (call,) = DIALECTS["chat"](strict=strict).parse_calls({"tool_calls": [repeated]}, [count._spec])
 
-    assert {"b": 2} == json.loads(call.arguments)["words"]
+    assert "2" == BOX.answer({"tool_calls": [repeated]}, "chat", strict=strict)[0]["content"]
 
 
 @pytest.mark.parametrize("value", [None, "oops", [1], {"a": "b"}], ids=repr)
