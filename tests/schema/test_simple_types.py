@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, TypeAda
 from typing_extensions import Doc, NamedTuple, TypedDict
 
 from tests.properties import examples
+from toolkit import tool
 from toolkit._schema.core_schema import TypeWriter, Unusual, clean, generate_fields
 from toolkit._schema.generator import Generator
 from toolkit._schema.json_mode import adapt_to_json
@@ -171,20 +172,28 @@ def test_left_to_pydantic(annotation: Any) -> None:
         TypeWriter().write(annotation)
 
 
+def describe(kind: type[BaseModel]) -> Any:
+    """The schema of a tool that takes a value of a class."""
+
+    def take(value: Any) -> None: ...
+
+    take.__annotations__ = {"value": kind}
+    return tool(take).parameters
+
+
 def test_rebuilt_model() -> None:
     """A model that is rebuilt is described again."""
 
     class Late(BaseModel):
         value: int
 
-    before, after = TypeWriter(), TypeWriter()
-    before.write(Late)
+    before = describe(Late)
     Late.model_fields["value"].annotation = str
     Late.model_rebuild(force=True)
-    after.write(Late)
 
-    assert {"type": "integer"} == before.definitions["Late"]["properties"]["value"]
-    assert {"type": "string"} == after.definitions["Late"]["properties"]["value"]
+    assert ["integer", "string"] == [
+        schema["$defs"]["Late"]["properties"]["value"]["type"] for schema in (before, describe(Late))
+    ]
 
 
 def test_nothing_is_kept_of_a_class() -> None:
@@ -193,13 +202,10 @@ def test_nothing_is_kept_of_a_class() -> None:
     class Local(BaseModel):
         value: int
 
-    writers = [TypeWriter(), TypeWriter()]
-    writers[0].write(Local)
-    writers[1].write(Local)
-    first, second = [writer.definitions["Local"]["properties"] for writer in writers]
+    first, second = [describe(Local)["$defs"]["Local"]["properties"] for _ in range(2)]
     first.clear()
     reference = weakref.ref(Local)
-    del Local, writers
+    del Local
     gc.collect()
 
     assert (["value"], None) == (list(second), reference())
