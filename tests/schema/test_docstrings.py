@@ -1,22 +1,46 @@
-"""Docstrings as found in the wild, and what is read from each."""
+"""Docstrings as found in the wild, and what a tool has of each."""
 
 from __future__ import annotations
 
-import inspect
+import keyword
 import time
-from dataclasses import FrozenInstanceError
+from collections.abc import Iterable
+from inspect import Parameter, Signature
 from textwrap import indent
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import scale
-from toolkit import tool
-from toolkit._schema.docstrings import Docstring, parse_docstring
+from toolkit import Tool, Toolbox, tool
 
 CITY = {"city": "Name of the city, in English."}
 TWO = {"city": "Name of the city.", "zone": "Zone."}
+
+
+def read(text: str | None, names: Iterable[str] = ()) -> Tool[..., Any]:
+    """Make a tool of a function with a docstring, and with parameters of these names."""
+
+    def get(**given: str) -> str:
+        return ""
+
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in dict.fromkeys(names)]
+    get.__signature__ = Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    get.__doc__ = text
+    return tool(get)
+
+
+def texts(made: Tool[..., Any]) -> dict[str, str]:
+    """The texts about the parameters that have one."""
+    properties = made.parameters["properties"].items()
+    return {name: schema["description"] for name, schema in properties if "description" in schema}
+
+
+def unknown(made: Tool[..., Any]) -> list[str]:
+    """The names of which the docstring says something, and which are no parameters."""
+    return [each.parameter for each in Toolbox([made]).check() if each.code == "unknown-parameter"]
 
 
 PLAIN = {
@@ -28,7 +52,7 @@ PLAIN = {
     "two paragraphs": ("Get.\n\n    More\n    words.\n    ", "Get.\n\nMore\nwords."),
     "text on the second line": ("\n    Get.\n\n    More.\n    ", "Get.\n\nMore."),
     "several blank lines": ("Get.\n\n\n\n    More.", "Get.\n\nMore."),
-    "carriage returns": ("Get.\r\n\r\n    More.\r    End.\r\n", "Get.\n\nMore.\nEnd."),
+    "carriage returns": ("Get.\r\n\r\n    More.\r\n    End.\r\n", "Get.\n\nMore.\nEnd."),
     "form feed": ("Get.\n\f\n    More.", "Get.\n\nMore."),
     "bullets": ("Get:\n\n    - one\n      line\n    - two", "Get:\n\n- one\n  line\n- two"),
     "heading with text behind it": ("Get.\n\nReturns: a list.\nArgs: none.", "Get.\n\nReturns: a list.\nArgs: none."),
@@ -52,7 +76,9 @@ PLAIN = {
 @pytest.mark.parametrize(("text", "description"), PLAIN.values(), ids=PLAIN)
 def test_prose(text: str | None, description: str) -> None:
     """A docstring without a section is description and nothing else."""
-    assert Docstring(description=description, parameters={}, raises={}) == parse_docstring(text)
+    made = read(text)
+
+    assert (description, [], {"type": "string"}) == (made.description, unknown(made), made.output_schema)
 
 
 PARAMETERS = {
@@ -421,10 +447,12 @@ NAMES = ("city", "zone", "mode", "args", "kwargs", "note", "returns", "größe")
 @pytest.mark.parametrize(("text", "parameters"), PARAMETERS.values(), ids=PARAMETERS)
 def test_parameters(text: str, parameters: dict[str, str]) -> None:
     """Each entry has its name and its text, and none of it is in the description."""
-    actual = parse_docstring(text, NAMES)
+    others = [name for name in parameters if name not in NAMES]
+    made = read(text, [*NAMES, *others])
 
-    assert parameters == actual.parameters
-    assert not [text for text in parameters.values() if len(text) > 3 and text in actual.description]
+    assert others == unknown(read(text, NAMES))
+    assert ({name: text for name, text in parameters.items() if text}, []) == (texts(made), unknown(made))
+    assert not [text for text in parameters.values() if len(text) > 3 and text in made.description]
 
 
 @pytest.mark.parametrize(
@@ -450,9 +478,9 @@ def test_parameters(text: str, parameters: dict[str, str]) -> None:
 )
 def test_titles(title: str) -> None:
     """Each of the usual headings introduces parameters."""
-    actual = parse_docstring(f"Get.\n\n{title}:\n    city: Name of the city,\n        in English.\n")
+    made = read(f"Get.\n\n{title}:\n    city: Name of the city,\n        in English.\n", ["city"])
 
-    assert Docstring(description="Get.", parameters=CITY, raises={}) == actual
+    assert ("Get.", CITY) == (made.description, texts(made))
 
 
 RETURNS = {
@@ -493,76 +521,91 @@ RETURNS = {
 @pytest.mark.parametrize(("text", "returns"), RETURNS.values(), ids=RETURNS)
 def test_returns(text: str, returns: str) -> None:
     """The text about the result is found, without its type, and not in the description."""
-    actual = parse_docstring(f"Get.\n\n{text}")
+    made = read(f"Get.\n\n{text}")
 
-    assert ("Get.", returns) == (actual.description, actual.returns)
+    assert ("Get.", {"type": "string"} | ({"description": returns} if returns else {})) == (
+        made.description,
+        made.output_schema,
+    )
 
 
 RAISES = {
-    "google": ("Raises:\n    KeyError: If unknown.", {"KeyError": "If unknown."}),
-    "google, dotted": ("Raises:\n    a.b.Error: If\n        unknown.", {"a.b.Error": "If unknown."}),
-    "google, two": ("Raises:\n    A: If a.\n    B: If b.\n    A: Again.", {"A": "If a.", "B": "If b."}),
-    "google, two in one": ("Raises:\n    KeyError, TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
-    "google, no text": ("Raises:\n    KeyError", {"KeyError": ""}),
-    "google, not indented": ("Raises:\nKeyError: No.\nTypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
-    "google, parameter in the text": ("Raises:\n    KeyError: With\n        city: x.", {"KeyError": "With city: x."}),
-    "google, or": ("Raises:\n    KeyError or TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
-    "google, bar": ("Raises:\n    KeyError | TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
-    "google, brackets": ("Raises:\n    (KeyError, TypeError): No.", {"KeyError": "No.", "TypeError": "No."}),
-    "google, role": ("Raises:\n    :py:class:`~a.Error`: If\n        unknown.", {"a.Error": "If unknown."}),
-    "google, list": ("Raises:\n    - KeyError: No.\n    * TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
+    "google": ("Raises:\n    KeyError: If unknown.", ["KeyError"]),
+    "google, dotted": ("Raises:\n    a.b.Error: If\n        unknown.", ["a.b.Error"]),
+    "google, two": ("Raises:\n    A: If a.\n    B: If b.\n    A: Again.", ["A", "B"]),
+    "google, two in one": ("Raises:\n    KeyError, TypeError: No.", ["KeyError", "TypeError"]),
+    "google, no text": ("Raises:\n    KeyError", ["KeyError"]),
+    "google, not indented": ("Raises:\nKeyError: No.\nTypeError: No.", ["KeyError", "TypeError"]),
+    "google, parameter in the text": ("Raises:\n    KeyError: With\n        city: x.", ["KeyError"]),
+    "google, or": ("Raises:\n    KeyError or TypeError: No.", ["KeyError", "TypeError"]),
+    "google, bar": ("Raises:\n    KeyError | TypeError: No.", ["KeyError", "TypeError"]),
+    "google, brackets": ("Raises:\n    (KeyError, TypeError): No.", ["KeyError", "TypeError"]),
+    "google, role": ("Raises:\n    :py:class:`~a.Error`: If\n        unknown.", ["a.Error"]),
+    "google, list": ("Raises:\n    - KeyError: No.\n    * TypeError: No.", ["KeyError", "TypeError"]),
     "google, dotted, colon in the text": (
         "Raises:\n    requests.Timeout: When: late.\n    OSError: No.",
-        {"requests.Timeout": "When: late.", "OSError": "No."},
+        ["requests.Timeout", "OSError"],
     ),
-    "numpy, two in one": ("Raises\n------\nA, B\n    No.\nC : If c", {"A": "No.", "B": "No.", "C": "If c"}),
-    "rest, name in the text": (":raises: KeyError: If unknown.", {"KeyError": "If unknown."}),
-    "numpy": ("Raises\n------\nKeyError\n    If unknown.\na.Error", {"KeyError": "If unknown.", "a.Error": ""}),
-    "rest": (":raises KeyError: If unknown.", {"KeyError": "If unknown."}),
-    "rest, role": (":raises :exc:`~a.Error`: If\n    unknown.", {"a.Error": "If unknown."}),
-    "rest, two in one": (":raises KeyError or TypeError: No.", {"KeyError": "No.", "TypeError": "No."}),
-    "epytext": ("@raise a.Error: If unknown.", {"a.Error": "If unknown."}),
+    "numpy, two in one": ("Raises\n------\nA, B\n    No.\nC : If c", ["A", "B", "C"]),
+    "rest, name in the text": (":raises: KeyError: If unknown.", ["KeyError"]),
+    "numpy": ("Raises\n------\nKeyError\n    If unknown.\na.Error", ["KeyError", "a.Error"]),
+    "rest": (":raises KeyError: If unknown.", ["KeyError"]),
+    "rest, role": (":raises :exc:`~a.Error`: If\n    unknown.", ["a.Error"]),
+    "rest, two in one": (":raises KeyError or TypeError: No.", ["KeyError", "TypeError"]),
+    "epytext": ("@raise a.Error: If unknown.", ["a.Error"]),
 }
 
 
 @pytest.mark.parametrize(("text", "raises"), RAISES.values(), ids=RAISES)
-def test_raises(text: str, raises: dict[str, str]) -> None:
-    """Each exception has its name as written and its text."""
-    assert Docstring(description="Get.", parameters={}, raises=raises) == parse_docstring(f"Get.\n\n{text}", ["city"])
+def test_raises(text: str, raises: list[str]) -> None:
+    """The model reads the message of each exception that is named, and of no other."""
+
+    def shows(name: str) -> bool:
+        module, _, word = name.rpartition(".")
+        error: Any = type(word, (Exception,), {"__module__": module or "builtins"})
+
+        def get(city: str = "") -> None:
+            raise error("why")
+
+        get.__doc__ = f"Get.\n\n{text}"
+        made = tool(get)
+        assert "Get." == made.description
+        return made.invoke().text.endswith(": why")
+
+    assert raises == [name for name in (*raises, "Other", "city") if shows(name)]
 
 
-EXAMPLES = {
-    "google": ("Example:\n    for x in y:\n        get(x)", ("for x in y:\n    get(x)",)),
-    "google, plural": ("Examples:\n    Words.\n\n    get(1)", ("Words.\n\nget(1)",)),
+ONE = [{"x": 1}]
+EXAMPLES: dict[str, tuple[str, Any]] = {
+    "google": ('Example:\n    {\n      "x": 1\n    }', ONE),
+    "google, plural": ("Examples:\n    Words.\n\n    >>> get(1)", ONE),
     "google, doctests": (
         "Examples:\n    One:\n\n    >>> get(1)\n    1\n\n    >>> get(2)\n    2\n\n    End.",
-        ("One:\n\n>>> get(1)\n1\n\n>>> get(2)\n2\n\nEnd.",),
+        [{"x": 1}, {"x": 2}],
     ),
-    "google, heading inside": ("Example:\n    Args:\n        x: y", ("Args:\n    x: y",)),
-    "google, fence": ("Example:\n    ```\nArgs:\n    ```", ("    ```\nArgs:\n    ```",)),
-    "google, JSON": (
-        'Example:\n    {\n      "a": 1\n    }',
-        ('{\n  "a": 1\n}',),
-    ),
-    "google, doctests in a fence": (
-        "Examples:\n    ```python\n    >>> a\n\n    >>> b\n    ```",
-        ("```python\n>>> a\n\n>>> b\n```",),
-    ),
-    "google, two colons": ("Example::\n\n    get(1)", ("get(1)",)),
-    "google, two sections": ("Example:\n    a\n\nExample:\n    b", ("a", "b")),
-    "google, empty": ("Example:\n", ()),
-    "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ("One:\n\n>>> get(1)\n1",)),
-    "rest": (":Example:\n\n    get(1)", ("get(1)",)),
-    "rest, in line": (":example: get(1)", ("get(1)",)),
+    "google, several lines": ("Examples:\n    >>> get(\n    ...     1\n    ... )", ONE),
+    "google, heading inside": ("Example:\n    Args:\n        x: y", None),
+    "google, fence": ("Example:\n    ```\nArgs:\n        x: y\n    ```", None),
+    "google, JSON": ('Example:\n    {\n      "a": 1\n    }', [{"a": 1}]),
+    "google, two colons": ("Example::\n\n    >>> get(1)", ONE),
+    "google, two sections": ("Example:\n    >>> get(1)\n\nExample:\n    >>> get(2)", [{"x": 1}, {"x": 2}]),
+    "google, empty": ("Example:\n", None),
+    "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ONE),
+    "rest": (":Example:\n\n    >>> get(1)", ONE),
+    "rest, in line": (":example: >>> get(1)", ONE),
 }
 
 
 @pytest.mark.parametrize(("text", "examples"), EXAMPLES.values(), ids=EXAMPLES)
-def test_examples(text: str, examples: tuple[str, ...]) -> None:
-    """Examples keep their lines and their indentation."""
-    assert Docstring(description="Get.", parameters={}, raises={}, examples=examples) == parse_docstring(
-        f"Get.\n\n{text}"
-    )
+def test_examples(text: str, examples: Any) -> None:
+    """Examples that are calls or JSON objects are those of the schema, and nothing of any is elsewhere."""
+
+    def get(x: int) -> None: ...
+
+    get.__doc__ = f"Get.\n\n{text}"
+    made = tool(get)
+
+    assert ("Get.", {}, examples) == (made.description, texts(made), made.parameters.get("examples"))
 
 
 OBJECTS: dict[str, tuple[str, list[dict[str, int]] | None]] = {
@@ -642,7 +685,7 @@ DESCRIPTIONS = {
 @pytest.mark.parametrize(("text", "description"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
 def test_description_around_sections(text: str, description: str) -> None:
     """Prose is kept wherever it stands; sections and what they say are not part of it."""
-    assert description == parse_docstring(text).description
+    assert description == read(text).description
 
 
 def test_parameters_decide_about_deep_entries() -> None:
@@ -652,17 +695,9 @@ def test_parameters_decide_about_deep_entries() -> None:
     inside, apart = {"options": "With keys: city: City."}, {"options": "With keys:", "city": "City."}
 
     assert (inside, apart) == (
-        parse_docstring(text, ["options"]).parameters,
-        parse_docstring(text, ["options", "city"]).parameters,
+        texts(read(text, ["options"])),
+        texts(read(text, ["options", "city"])),
     )
-
-
-def test_fields_are_keyword_only_and_frozen() -> None:
-    """A docstring cannot be built by position nor changed."""
-    with pytest.raises(TypeError):
-        Docstring("Get.", {}, "", {})  # type: ignore[call-arg]
-    with pytest.raises(FrozenInstanceError):
-        parse_docstring("Get.").description = ""  # type: ignore[misc]
 
 
 ENDLESS = {
@@ -710,8 +745,7 @@ def test_time(text: str) -> None:
     """No text of up to a million characters (a fifth by default), however regular, takes quadratic time."""
     begin, limit = time.process_time(), 15  # seconds of work; usual are under 1, and quadratic ones far more
 
-    parse_docstring(text, ["x"])
-
+    assert isinstance(read(text, ["x"]).description, str)
     assert limit > time.process_time() - begin
 
 
@@ -725,14 +759,14 @@ FRAGMENTS = st.sampled_from(
 @example("Args:\n    :exc:`or (x): y")
 def test_any_text(text: str) -> None:
     """Whatever the text, a docstring is read from it."""
-    actual = parse_docstring(text, ["x"])
+    made = read(text, ["x"])
 
-    assert isinstance(actual, Docstring)
-    assert "" not in actual.parameters
+    assert {"type": "object"}.items() <= made.parameters.items()
+    assert "" not in unknown(made)
 
 
 WORDS = st.lists(st.sampled_from(["node", "größe", "a:b", "(c)", "Returns:", "x - y", "http://z", "1."]), max_size=9)
-NAME = st.from_regex(r"[a-zß][a-z_ß]{0,9}", fullmatch=True).filter(lambda name: name not in ("or", "and"))
+NAME = st.from_regex(r"[a-zß][a-z_ß]{0,9}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 LAYOUTS = {
     "google": ("Args:", "    {}: Qqq {}"),
     "google, not indented": ("Args:", "{}: Qqq {}"),
@@ -744,36 +778,21 @@ LAYOUTS = {
 
 
 @given(st.sampled_from(list(LAYOUTS.values())), st.dictionaries(NAME, WORDS.map(" ".join)))
-def test_nothing_leaks(layout: tuple[str, str], texts: dict[str, str]) -> None:
+def test_nothing_leaks(layout: tuple[str, str], about: dict[str, str]) -> None:
     """In a well-formed docstring each text is at its name, and none is in the description."""
     section, entry = layout
-    lines = [entry.format(name, text) for name, text in texts.items()]
+    lines = [entry.format(name, text) for name, text in about.items()]
 
-    actual = parse_docstring("\n".join(["Get.", "", section, *lines, "", "Returns:", "    All."]), list(texts))
+    made = read("\n".join(["Get.", "", section, *lines, "", "Returns:", "    All."]), about)
 
-    assert {name: f"Qqq {text}".strip() for name, text in texts.items()} == actual.parameters
-    assert not [line for line in lines if "Qqq" in actual.description + actual.returns]
+    assert {name: f"Qqq {text}".strip() for name, text in about.items()} == texts(made)
+    assert "Qqq" not in f"{made.description} {made.output_schema}"
 
 
 @given(st.text(st.characters() | st.sampled_from("\ud800\udc00\x1b\0\x85\n ")))
 def test_sendable(text: str) -> None:
     """Whatever a docstring holds, what is read of it is UTF-8 without control characters."""
-    actual = parse_docstring(f"{text}\n\nArgs:\n    x: {text}\n", ["x"])
+    made = read(f"{text}\n\nArgs:\n    x: {text}\n", ["x"])
 
-    words = "".join([actual.description, *actual.parameters.values()]).encode().decode()
+    words = "".join([made.description, *texts(made).values()]).encode().decode()
     assert set() == {"\0", "\x1b", "\x85", "\r", "\t"} & set(words)
-
-
-def test_cleaned_docstring() -> None:
-    """A docstring that inspect has already cleaned reads like the one in the source."""
-    raw = "Get.\n\n    Args:\n        city: Name of the city,\n            in English.\n    "
-
-    assert parse_docstring(raw) == parse_docstring(inspect.cleandoc(raw))
-
-
-def test_own_docstring() -> None:
-    """The reader reads its own docstring."""
-    actual = parse_docstring(parse_docstring.__doc__, list(inspect.signature(parse_docstring).parameters))
-
-    assert list(inspect.signature(parse_docstring).parameters) == list(actual.parameters)
-    assert actual.description.startswith("Parse a docstring in Google, NumPy, reST or Epytext style.\n\n")
