@@ -738,6 +738,18 @@ def test_arguments_in_the_wrong_place(given: tuple[Any, ...]) -> None:
         OpenAIModel(*given)
 
 
+def test_dialect_by_name() -> None:
+    """A model takes a dialect of its API by name, for a FallbackModel of two servers, for example."""
+    answers = [reply.text('{"calls": [{"_tool": "add", "a": 1}], "output": null}'), reply.text("Two.")]
+    with FakeServer(answers) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        result = Runner([add], model=OpenAIModel(client, "m", dialect="calls")).run("x")
+
+    assert ([None], True) == (
+        [made.result.error for made in result.calls],
+        "response_format" in server.requests[0].body,
+    )
+
+
 @pytest.mark.parametrize("key", ["messages", "model", "stream", "tools"])
 def test_options_that_each_request_has(key: str) -> None:
     """Options may not replace what each request has of its own, such as the run's tools."""

@@ -457,6 +457,12 @@ def test_refused_options(options: Any, expected: str) -> None:
         Runner([add], **options)
 
 
+def test_dialect_of_another_api() -> None:
+    """A model takes the dialects of its own API only."""
+    with pytest.raises(ValueError, match=r"dialect='calls' is not one of 'responses'\.$"):
+        ResponsesModel(object(), "m", dialect="calls")
+
+
 def test_embedded_model() -> None:
     """The embedded model does not speak Responses."""
     pytest.importorskip("xllamacpp")

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._dialects.base import RunDialect, get_member
+from toolkit._dialects.catalog import API, APIS, RunDialectName
 from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
 from toolkit._options import check_options, is_whole
@@ -79,16 +80,17 @@ class ServerModel:
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
+        dialect: How tools are sent, as for a Runner; native tool calls, strict if that is lossless, by default.
         options: Further keys of each request's body, such as `temperature`; None leaves out a key.
 
     Raises:
+        ValueError: There is no such dialect, or the API does not have it.
         TypeError: There is no client or no name; or an option belongs to the client, not to a request's body, or is a
             key that each request sets itself.
     """
 
     builder: ClassVar[type[ResponseBuilder]]
-    default_dialect: ClassVar[type[RunDialect]]
+    api: ClassVar[API]
     # Keys of each request's body that options may not replace.
     own_keys: ClassVar[frozenset[str]]
     # Keys of each request's body that options may replace.
@@ -104,7 +106,7 @@ class ServerModel:
         client: openai.OpenAI | openai.AsyncOpenAI | Any,
         name: str = "",
         *,
-        dialect: RunDialect | None = None,
+        dialect: RunDialectName | RunDialect | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(client, str) or not isinstance(name, str) or not name:  # neither is repeated: a text may be a key
@@ -112,7 +114,9 @@ class ServerModel:
             raise TypeError(f"{made}() takes a client and the model's name, such as {made}(OpenAI(), 'gpt-6-luna').")
         self.client = client
         self.name = name
-        self.dialect: RunDialect = dialect or self.default_dialect(strict=True)
+        if not isinstance(dialect, RunDialect):
+            dialect = APIS[self.api][dialect or self.api](strict=True)
+        self.dialect: RunDialect = dialect
         self.options: dict[str, Any] = copy_options(options or {})
         for key in self.options.keys() & self.own_keys:
             raise TypeError(

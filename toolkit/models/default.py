@@ -230,7 +230,7 @@ class ModelChoice:
 
     def _make_model(self, client: Any, name: str) -> Model:
         kind: type[ServerModel] = ResponsesModel if self.usual_api == "responses" else OpenAIModel
-        dialect = self.dialect or kind.default_dialect(strict=self.strict)
+        dialect = self.dialect or APIS[kind.api][kind.api](strict=self.strict)
         return kind(client, name, dialect=dialect, options=self.options)
 
     def _embed(self) -> Model:

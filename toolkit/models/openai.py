@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, RunDialect, get_member
-from toolkit._dialects.chat import Chat, read_details, read_reasoning
+from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, get_member
+from toolkit._dialects.catalog import API
+from toolkit._dialects.chat import read_details, read_reasoning
 from toolkit._messages import ToolCall, replace_surrogates
 from toolkit.errors import ModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
@@ -116,12 +117,12 @@ class OpenAIModel(ServerModel):
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
+        dialect: How tools are sent, as for a Runner; native tool calls, strict if that is lossless, by default.
         options: Further keys of each request, such as `temperature`; None leaves out a key.
     """
 
     builder: ClassVar[type[ResponseBuilder]] = _CompletionBuilder
-    default_dialect: ClassVar[type[RunDialect]] = Chat
+    api: ClassVar[API] = "chat"
     own_keys: ClassVar[frozenset[str]] = frozenset({"messages", "model", "stream", "tools"})
     resource = "chat.completions"
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}

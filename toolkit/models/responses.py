@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, canonical_text, drop_repeated, get_member, to_plain_item
+from toolkit._dialects.base import canonical_text, drop_repeated, get_member, to_plain_item
+from toolkit._dialects.catalog import API
 from toolkit._dialects.responses import (
     Item,
-    Responses,
     is_call,
     output_text,
     parse_call,
@@ -193,13 +193,13 @@ class ResponsesModel(ServerModel):
     Args:
         client: `openai.OpenAI` or `openai.AsyncOpenAI`, or an object that behaves like one.
         name: The model's name at the server.
-        dialect: The wire format of tools; native tool calls, strict if that is lossless, by default.
+        dialect: How tools are sent, as for a Runner; native tool calls, strict if that is lossless, by default.
         options: Further keys of each request, such as `reasoning`. The provider's own tools, under `tools`, are added
             to the run's.
     """
 
     builder: ClassVar[type[ResponseBuilder]] = _ItemsBuilder
-    default_dialect: ClassVar[type[RunDialect]] = Responses
+    api: ClassVar[API] = "responses"
     own_keys: ClassVar[frozenset[str]] = frozenset({"input", "model", "stream"})
     resource = "responses"
     # The server stores nothing, so reasoning is received encrypted, and sent back.
