@@ -38,19 +38,20 @@ TWO = (add, subtract)
 GROUPED = (add, subtract, list_orders, weather)
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
 TURNS = (reply.calls(("add", {"a": 1})), reply.text("Hi."))
+NO_OPTIONS: dict[str, Any] = {}
 # For an answer by a call: the server refuses the other way to ask for one.
 BY_CALL = (reply.error(400, "'response_format' is not supported"), reply.calls(("final_result", {"result": 1})))
 
 
-def sent(api: Any, *tools: Any, replies: Any = TURNS, run: Any = None, **options: Any) -> list[dict[str, Any]]:
+def sent(api: Any, *tools: Any, replies: Any = TURNS, run: Any = NO_OPTIONS, **options: Any) -> list[dict[str, Any]]:
     """What a server elsewhere than at OpenAI is sent in a run."""
     with FakeServer(replies) as server:
-        Runner(tools or TWO, model="m", base_url=server.base_url, api=api, **options).run("x", **run or {})
+        Runner(tools or TWO, model="m", base_url=server.base_url, api=api, **options).run("x", **run)
         return [request.body for request in server.requests]
 
 
 def sent_to_openai(
-    api: Any, *tools: Any, replies: Any = TURNS, run: Any = None, **options: Any
+    api: Any, *tools: Any, replies: Any = TURNS, run: Any = NO_OPTIONS, **options: Any
 ) -> list[dict[str, Any]]:
     """What OpenAI itself is sent, by way of a server here, which refuses what OpenAI refuses."""
     with FakeServer(replies) as server:
@@ -61,7 +62,7 @@ def sent_to_openai(
 
         through = httpx2.Client(event_hooks={"request": [redirect]})
         with openai.OpenAI(api_key="test", base_url="https://api.openai.com/v1", http_client=through) as client:
-            Runner(tools or TWO, model="m", client=client, api=api, **options).run("x", **run or {})
+            Runner(tools or TWO, model="m", client=client, api=api, **options).run("x", **run)
         return [request.body for request in server.requests]
 
 

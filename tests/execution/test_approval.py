@@ -1288,7 +1288,7 @@ def test_unfit_decisions(verdicts: dict[Any, Any], text: str) -> None:
     own = state.pending[0].call.id
     with pytest.raises(ApprovalError) as refusal:
         Runner([pay], model=ScriptedModel([])).resume(
-            state, {{"ID": own}.get(key, key): verdicts[key] for key in verdicts}
+            state, {own if key == "ID" else key: verdict for key, verdict in verdicts.items()}
         )
 
     assert text.replace("ID", own) == str(refusal.value)

@@ -159,12 +159,13 @@ def test_in_the_context() -> None:
 
 def test_for_many_runs() -> None:
     """Several runs can share them: a call sees what one of an earlier run has stored."""
-    shared = SharedValues()
+    shared, values = SharedValues(), []
     for _ in range(2):
         model = ScriptedModel([ToolCall(name="read_values", output_path="first"), "Done."])
         result = Runner(Toolbox([read_values], references=True), model=model).run("Go.", shared=shared)
+        values.append(result.calls[0].result.value)
 
-    assert {"first": {}} == result.calls[0].result.value
+    assert [{}, {"first": {}}] == values
 
 
 def test_in_another_process() -> None:
