@@ -436,6 +436,19 @@ def test_model_without_reasoning(through: Any) -> None:
     assert [True, False, False] == ["include" in request.body for request in server.requests]
 
 
+def test_runs_at_once_without_reasoning() -> None:
+    """Of runs at the same time, each whose request for reasoning is refused sends it again without that."""
+
+    async def main(runner: Runner) -> list[RunResult[str]]:
+        return await asyncio.gather(*(runner.arun("x") for _ in range(3)))
+
+    refusal = reply.error(400, "Encrypted content is not supported with this model.").delayed(0.1)
+    with FakeServer(lambda request: refusal if "include" in request.body else HI) as server:
+        runner = Runner(model="m", base_url=server.base_url, api="responses")
+
+        assert ["Hi."] * 3 == [result.output for result in asyncio.run(main(runner))]
+
+
 # -- what is refused
 
 

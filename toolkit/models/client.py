@@ -206,11 +206,11 @@ class ServerModel:
             with translate_errors(self.client, self.name):
                 return await self._create(body, request.cancellation)
         except ModelError as error:
-            if not self._adapt(request, error):
+            if not self._adapt(request, body, error):
                 raise
         return await self._send(request, stream=stream)
 
-    def _adapt(self, request: ModelRequest, error: ModelError) -> bool:
+    def _adapt(self, request: ModelRequest, body: Mapping[str, Any], error: ModelError) -> bool:  # noqa: ARG002
         """Ask for a call, in the whole run, if the server refuses the schema of the output; return if that may help."""
         if request.output is None or request.output.by_tool or not refuses_format(error):
             return False

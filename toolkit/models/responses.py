@@ -206,10 +206,11 @@ class ResponsesModel(ServerModel):
     defaults: ClassVar[Mapping[str, Any]] = {"store": False, "include": ["reasoning.encrypted_content"]}
 
     @override
-    def _adapt(self, request: ModelRequest, error: ModelError) -> bool:
+    def _adapt(self, request: ModelRequest, body: Mapping[str, Any], error: ModelError) -> bool:
         """Ask for no reasoning any more if the model has none; otherwise as for every server."""
-        if "include" in self.options or "ncrypted content is not supported" not in str(error):
-            return super()._adapt(request, error)
+        is_own = "include" in body and self.options.get("include") is None  # it may be None since another run's refusal
+        if not is_own or "ncrypted content is not supported" not in str(error):
+            return super()._adapt(request, body, error)
         self.options["include"] = None
         return True
 
