@@ -59,7 +59,8 @@ def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
 
 def is_openai(address: object) -> bool:
     """Return whether an address is OpenAI's own, such as that of one of its regions."""
-    return re.match(r"https?://([\w-]+\.)*api\.openai\.com(:\d+)?(/|$)", str(address), re.IGNORECASE) is not None
+    host = r"https?://([^/?#@]*@)?([\w-]+\.)*api\.openai\.com(:\d+)?(/|$)"
+    return re.match(host, str(address), re.ASCII | re.IGNORECASE) is not None
 
 
 def _make_client(kind: Callable[..., ClientT], base_url: Any, api_key: str, http: Any) -> ClientT:
