@@ -204,6 +204,25 @@ def test_usual_api_of_provider_tools() -> None:
         Runner([search], model="m", base_url="https://example.org/v1")
 
 
+class LazyClient:
+    """A proxy that makes its client when it is used."""
+
+    made: openai.OpenAI | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        self.made = self.made or openai.OpenAI(api_key="test")
+        return getattr(self.made, name)
+
+
+def test_proxy_makes_its_client_when_it_is_used() -> None:
+    """A runner may be made before its client can be, which also says which API is the usual one."""
+    client = LazyClient()
+    runner = Runner(client=client, model="m")
+
+    assert client.made is None
+    assert ResponsesModel is type(runner.model)
+
+
 def test_address_of_the_environment(server: FakeServer, environment: Callable[[str, str], None]) -> None:
     """An address from the environment is asked for its model as one that was given."""
     environment("OPENAI_BASE_URL", server.base_url)

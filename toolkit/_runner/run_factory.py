@@ -519,12 +519,13 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
     Raises:
         DefinitionError: There is one.
     """
+    specs = [tool._spec for tool in toolbox if tool._spec.provider_form is not None]
     dialect = choice.dialect or getattr(choice.given, "dialect", None)
-    if dialect is None and choice.given is None:
+    if specs and dialect is None and choice.given is None:  # without such a tool, a proxy need not make its client yet
         dialect = APIS[choice.usual_api][choice.usual_api]()
-    for tool in toolbox:
-        if tool._spec.provider_form is not None and isinstance(dialect, Dialect):
-            dialect.render_tool(tool._spec)
+    for spec in specs:
+        if isinstance(dialect, Dialect):
+            dialect.render_tool(spec)
 
 
 def _read_limits(given: RunnerOptions) -> Limits:
