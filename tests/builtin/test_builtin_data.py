@@ -184,7 +184,7 @@ def test_metrics(values: list[Any], metrics: tuple[Any, ...]) -> None:
     [
         (["1,000", "$5", 2, "", " ", None, "3"], {"left_out": {"a": 2}}),
         ([1, "2", None, ""], {}),
-        ([[1], True], {"left_out": {"a": 2}}),
+        ([[1], [], True, False, 0], {"left_out": {"a": 4}}),
     ],
     ids=str,
 )

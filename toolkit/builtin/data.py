@@ -278,10 +278,9 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
 
 def count_left_out(rows: Sequence[Row], columns: Iterable[str]) -> dict[str, int]:
     """Count the values of each column that are neither numbers nor blank, such as "1,000"."""
-    pairs = ((column, row.get(column)) for column in dict.fromkeys(columns) for row in rows)
-    return dict(
-        Counter(column for column, value in pairs if value and str(value).strip() and parse_number(value) is None)
-    )
+    pairs = [(column, row.get(column)) for column in dict.fromkeys(columns) for row in rows]
+    others = ((column, value) for column, value in pairs if value is not None and parse_number(value) is None)
+    return dict(Counter(column for column, value in others if not isinstance(value, str) or value.strip()))
 
 
 def to_integer(value: Number) -> Number:
