@@ -146,6 +146,13 @@ def test_result_texts(box: Toolbox, name: str, arguments: dict[str, Any], messag
     assert message == text(box, name, **arguments)
 
 
+def test_directory_with_the_name_of_the_home(box: Toolbox, place: Path) -> None:
+    """A directory `~` that there is already is a directory like others."""
+    (place / "~").mkdir()
+
+    assert "Wrote 1 bytes to ~/x" == text(box, "write_file", path="~/x", content="h")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

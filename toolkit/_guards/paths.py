@@ -153,7 +153,7 @@ class Root:
                 make a directory with the name `~`.
         """
         names = self.split(path)[:-1]
-        if names[:1] == ("~",):
+        if names[:1] == ("~",) and not os.access("~", os.F_OK, dir_fd=self._descriptor):
             raise OSError(errno.EINVAL, "~ is not the home directory here; write a path without it")
         current = os.dup(self._descriptor)
         try:
