@@ -334,6 +334,13 @@ def test_main_text_within_the_declared_one() -> None:
     assert "Home" not in extract_main_text(f"<main></main><a href=/>Home</a><article>{ARTICLE}</article>".encode())
 
 
+def test_main_text_beside_a_short_declared_one() -> None:
+    """A page whose main element has only a title or a search form has its text elsewhere."""
+    text = extract_main_text(f"<main><h1>Search</h1></main><div>{ARTICLE}</div><nav>Home</nav>".encode())
+
+    assert (True, 6, False) == ("Search" in text, text.count(SENTENCE.strip()), "Home" in text)
+
+
 @pytest.mark.parametrize(
     "hiding",
     [

@@ -61,7 +61,7 @@ HIDDEN_ELEMENTS = "[hidden], [aria-hidden=true i], [popover], template, datalist
 DECLARED_MAIN = "main, [role=main]"
 SURROUNDINGS = "nav, aside, footer"
 # The declared main part is read whole if it is that many times longer than the main text that was found; and the page,
-# without its surroundings, if that text has fewer characters than SHORT.
+# without its surroundings, if that text, or a main part beside it, has fewer characters than SHORT.
 MOST_LEFT_OUT = 1.5
 SHORT = 500
 FALLBACK_ELEMENTS = "noframes, noembed, iframe, object, audio, video, canvas"
@@ -275,15 +275,13 @@ def _choose_text(page: turbohtml.Document, found: turbohtml.Element | None) -> s
     Tables, lists and short answers have few sentences; a footer or a question about cookies may have more.
     """
     text = (found.closest("article") or found).to_text().strip() if found else ""
-    if declared := page.select_one(DECLARED_MAIN):
-        is_within = found is not None and found.closest(DECLARED_MAIN) is not None
-        whole = declared.to_text().strip()
-    elif found and len(text) < SHORT:
-        is_within = found.closest(SURROUNDINGS) is None
+    declared = page.select_one(DECLARED_MAIN)
+    whole = declared.to_text().strip() if declared else ""
+    is_within = found is not None and found.closest(DECLARED_MAIN) is not None
+    if found and not is_within and len(whole) < SHORT and (whole or len(text) < SHORT):
+        is_within = not whole and found.closest(SURROUNDINGS) is None
         page.remove(SURROUNDINGS)
         whole = page.to_text().strip()
-    else:
-        return text
     return text if is_within and len(whole) < MOST_LEFT_OUT * len(text) else whole or text
 
 
