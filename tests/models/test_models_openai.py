@@ -652,16 +652,17 @@ def test_server_without_strict_mode(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
+    ("status", "text", "api"),
     [
-        (400, "Function tools are not supported for m in /v1/chat/completions. To use them, use /v1/responses."),
-        (404, "This model is only supported in v1/responses and not in v1/chat/completions."),
+        (400, "Tools are not supported for m in /v1/chat/completions. To use them, use /v1/responses.", "responses"),
+        (404, "This model is only supported in v1/responses and not in v1/chat/completions.", "responses"),
+        (404, "This model is only supported in v1/chat/completions and not in v1/responses.", "chat"),
+        (404, "there is no /v1/chat/completions", ""),
     ],
 )
-def test_model_of_the_other_api(status: int, text: str) -> None:
-    """Where a model has tools only with Responses, the error names the option."""
-    assert 'api="responses" is for' in str(asked_once(reply.error(status, text)))
-    assert 'api="responses"' not in str(asked_once(reply.error(status, "there is no /v1/chat/completions")))
+def test_model_of_the_other_api(status: int, text: str, api: str) -> None:
+    """Where a model, or its tools, needs the other API, the error names the option."""
+    assert ([api] if api else []) == re.findall(r'api="(\w+)" is for', str(asked_once(reply.error(status, text))))
 
 
 def test_traceback_is_short() -> None:

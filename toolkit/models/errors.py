@@ -50,8 +50,9 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
-    if status in (400, 404) and "v1/responses" in public and "chat/completions" in public:
-        advice += ' api="responses" is for models that need that API.'
+    needed = re.search(r"(?:only supported in|use) /?v1/(chat|responses)\b", public)
+    if status in (400, 404) and needed:
+        advice += f' api="{needed[1]}" is for models that need that API.'
     if status in (400, 422) and re.search(r"\bstrict\b|identical first keys", public):
         advice += " strict=False turns strict mode off."
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
