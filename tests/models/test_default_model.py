@@ -14,6 +14,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
+from unittest import mock
 
 import openai
 import pytest
@@ -174,6 +175,7 @@ USUAL: dict[str, tuple[Callable[[], dict[str, Any]], type[Model]]] = {
     "async client": (lambda: {"client": openai.AsyncOpenAI(api_key="test")}, ResponsesModel),
     "traced client": (lambda: {"client": replace_create("chat.completions", "responses")}, ResponsesModel),
     "double of a client": (lambda: {"client": replace_create("chat.completions")}, OpenAIModel),
+    "mock": (lambda: {"client": mock.MagicMock(base_url="https://api.openai.com/v1/")}, OpenAIModel),
     "Azure": (lambda: {"client": openai.AzureOpenAI(api_key="test", **AZURE)}, OpenAIModel),
     "region": (lambda: {"base_url": "https://eu.api.openai.com/v1"}, ResponsesModel),
     "user": (lambda: {"base_url": "https://user:password@api.openai.com/v1"}, ResponsesModel),
@@ -193,6 +195,13 @@ def test_usual_api(case: str) -> None:
     options, kind = USUAL[case]
 
     assert kind is type(Runner(model="m", **options()).model)
+
+
+def test_usual_api_of_a_class_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that replaces Chat Completions of all clients gets the requests of a client that is made here, too."""
+    monkeypatch.setattr(openai.resources.chat.completions.Completions, "create", mock.MagicMock())
+
+    assert OpenAIModel is type(Runner(model="m", api_key="test").model)
 
 
 def test_usual_api_of_provider_tools() -> None:

@@ -119,7 +119,7 @@ class ModelChoice:
     @property
     def _is_openai(self) -> bool:
         if self.client:
-            return is_openai(getattr(self.client, "base_url", "")) and not _needs_chat(self.client)
+            return is_openai(getattr(self.client, "base_url", ""))
         if self._get_name() == EMBEDDED and not self.base_url:
             return False
         address, key = self._get_address()
@@ -229,7 +229,8 @@ class ModelChoice:
         return self.name or os.environ.get("TOOLKIT_MODEL") or None
 
     def _make_model(self, client: Any, name: str) -> Model:
-        kind: type[ServerModel] = ResponsesModel if self.usual_api == "responses" else OpenAIModel
+        has_responses = self.usual_api == "responses" and (self.api is not None or not _needs_chat(client))
+        kind: type[ServerModel] = ResponsesModel if has_responses else OpenAIModel
         dialect = self.dialect or APIS[kind.api][kind.api](strict=self.strict)
         return kind(client, name, dialect=dialect, options=self.options)
 
@@ -277,9 +278,15 @@ def _find_address_fault(name: str, address: Any) -> str:
 
 
 def _needs_chat(client: Any) -> bool:
-    """Return whether only `create` of Chat Completions was replaced, as in a test, or there is no other."""
-    other = getattr(getattr(client, "responses", None), "create", None)
-    return other is None or (find_client(client.chat.completions.create) is None and find_client(other) is not None)
+    """Return whether only Chat Completions of a client were replaced, as in a test, or it is a double, such as a mock.
+
+    Who traces requests wraps both methods of the package's own client.
+    """
+    import openai
+
+    if find_client(getattr(getattr(client, "responses", None), "create", None)) is None:
+        return not issubclass(type(client), (openai.OpenAI, openai.AsyncOpenAI))
+    return find_client(client.chat.completions.create) is None
 
 
 async def _open_in_loop(model: ServerModel) -> Model:

@@ -177,7 +177,8 @@ class _Schedule:
         """
         self._refuse_scheduled_run(context)
         matches = self._find_actions(description_query)
-        matches = [action for action in matches if action.description == description_query] or matches
+        needle = description_query.casefold()
+        matches = [action for action in matches if action.description.casefold() == needle] or matches
         if not matches:
             return _format_no_match(description_query)
         if len(matches) > 1:
