@@ -199,7 +199,7 @@ def test_usual_api(case: str) -> None:
 
 def test_usual_api_of_a_class_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that replaces Chat Completions of all clients gets the requests of a client that is made here, too."""
-    monkeypatch.setattr(openai.resources.chat.completions.Completions, "create", mock.MagicMock())
+    monkeypatch.setattr("openai.resources.chat.completions.Completions.create", mock.MagicMock())
 
     assert OpenAIModel is type(Runner(model="m", api_key="test").model)
 
