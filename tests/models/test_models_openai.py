@@ -861,6 +861,34 @@ def test_reasoning_details(streams: bool) -> None:
     assert [[SUMMARY, SIGNATURE]] * 3 == [message["reasoning_details"] for message in send_back(first, streams)]
 
 
+THOUGHT = {"type": "thinking", "thinking": "I look at the clock.", "signature": "c2ln"}
+SECOND = {"type": "thinking", "thinking": "It is late.", "signature": "ZW5k"}
+REDACTED = {"type": "redacted_thinking", "data": "c2VjcmV0"}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_thinking_blocks(streams: bool) -> None:
+    """Claude's thoughts in LiteLLM's form go back whole and in order: with a call, Claude refuses to miss them."""
+    call = {"index": 0, "id": "a", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    blocks = [THOUGHT, REDACTED, SECOND, SECOND]
+    fragments: list[dict[str, Any]] = [
+        {**THOUGHT, "thinking": "I look ", "signature": None},
+        {**THOUGHT, "thinking": "at the clock.", "signature": ""},
+        {**THOUGHT, "thinking": ""},
+        REDACTED,
+        SECOND,
+        {"type": "thinking", "thinking": "It is late."},
+        {"type": "thinking", "signature": "ZW5k"},
+    ]
+    deltas = [{"reasoning_content": each.get("thinking"), "thinking_blocks": [each]} for each in fragments]
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in [*deltas, {"tool_calls": [call]}]]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    whole = {"choices": [{"message": {"thinking_blocks": blocks, "tool_calls": [call]}}]}
+
+    sent = send_back(reply.chunks([*chunks, end]) if streams else reply.body(whole), streams)
+    assert [blocks] * 3 == [message["thinking_blocks"] for message in sent]
+
+
 def test_reasoning_details_without_an_answer() -> None:
     """Of an answer that was cut off in its reasoning, they are not sent to Responses, which does not take them."""
     cut = {"message": {"content": "", "reasoning_details": [SUMMARY]}, "finish_reason": "length"}

@@ -49,6 +49,8 @@ from toolkit._schema.json_text import dump_json, load_json, to_json_text
 
 # The keys with which servers send the model's reasoning.
 REASONING_KEYS = ("reasoning_content", "reasoning")
+# The keys of its details, and how the types of these begin: OpenRouter's, and LiteLLM's for Claude.
+_DETAILS = {"reasoning_details": ("reasoning.",), "thinking_blocks": ("thinking", "redacted_thinking")}
 
 
 class Chat(RunDialect):
@@ -154,8 +156,9 @@ def _(message: ModelResponse) -> dict[str, Any]:
     }
     if message.reasoning_key in REASONING_KEYS:
         wire[message.reasoning_key] = replace_surrogates(message.reasoning)
-    if details := list(filter(is_detail, message.items)):
-        wire["reasoning_details"] = details
+    for key, kinds in _DETAILS.items():
+        if details := [item for item in message.items if str(item.get("type")).startswith(kinds)]:
+            wire[key] = details
     if message.calls:
         wire["tool_calls"] = [_render_call(call) for call in message.calls]
     return wire
@@ -200,18 +203,19 @@ def read_reasoning(message: Any) -> tuple[str, str]:
 
 
 def read_details(message: Any) -> tuple[dict[str, Any], ...]:
-    """Return the `reasoning_details` of a message: OpenRouter needs them back for Gemini's signatures.
+    """Return the details of a message's reasoning, with the signatures of Gemini (OpenRouter) and Claude (LiteLLM).
 
-    Source: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens
+    Sources: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens,
+    https://docs.litellm.ai/docs/reasoning_content
     """
-    details = get_member(message, "reasoning_details")
-    items = map(to_plain_item, details) if isinstance(details, (list, tuple)) else ()
-    return tuple(item for item in items if item is not None)
+    lists = (get_member(message, key) for key in _DETAILS)
+    details = (to_plain_item(detail) for listed in lists if isinstance(listed, (list, tuple)) for detail in listed)
+    return tuple(detail for detail in details if detail is not None and is_detail(detail))
 
 
 def is_detail(item: Mapping[str, Any]) -> bool:
-    """Return whether an item of an answer is one of its `reasoning_details`, which no other API takes."""
-    return str(item.get("type")).startswith("reasoning.")
+    """Return whether an item of an answer is a detail of its reasoning, which no other API takes."""
+    return any(str(item.get("type")).startswith(kinds) for kinds in _DETAILS.values())
 
 
 def sanitize_name(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -21,7 +20,7 @@ from toolkit.models.streaming import Accumulator
 from toolkit.models.wire import malformed, read_content, read_index, read_object, read_objects, read_text
 
 # Details of reasoning whose text comes in fragments, and the key of the text.
-_DETAIL_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
+_DETAIL_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary", "thinking": "thinking"}
 
 
 class _CompletionBuilder(ResponseBuilder):
@@ -86,8 +85,13 @@ class _CompletionBuilder(ResponseBuilder):
     @override
     def build_items(self) -> tuple[Mapping[str, Any], ...]:
         """Return the reasoning's details, the fragments of each text joined."""
-        groups = groupby(enumerate(self.details), lambda each: _place_detail(*each))
-        return tuple(_join_details([detail for _, detail in group]) for _, group in groups)
+        details: list[list[Mapping[str, Any]]] = []
+        for fragment in self.details:
+            if details and _is_continued(details[-1][-1], fragment):
+                details[-1].append(fragment)
+            else:
+                details.append([fragment])
+        return tuple(map(_join_details, details))
 
     def _add_reasoning(self, message: Any) -> str:
         """Add the reasoning of a message or a delta, and return it."""
@@ -128,10 +132,13 @@ class OpenAIModel(ServerModel):
     streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
 
 
-def _place_detail(number: int, detail: Mapping[str, Any]) -> object:
-    """Return what the fragments of one detail have in common; a detail without text or index has no other fragments."""
-    is_text, index = detail["type"] in _DETAIL_TEXTS, detail.get("index")
-    return (detail["type"], index) if is_text and index is not None else number
+def _is_continued(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """Return whether two fragments belong to one detail. The signature of a thought is its end."""
+    if earlier["type"] != later["type"]:
+        return False
+    if later["type"] == "thinking":
+        return not earlier.get("signature")
+    return later["type"] in _DETAIL_TEXTS and earlier.get("index") == later.get("index") is not None
 
 
 def _join_details(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
