@@ -1030,7 +1030,7 @@ def test_entries_are_bounded(place: Path) -> None:
     workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(workspace.walk_files(".", 9, bool, []))
+        list(workspace.walk_files(".", 9, bool))
 
 
 def test_entries_of_one_directory(place: Path) -> None:
@@ -1041,7 +1041,7 @@ def test_entries_of_one_directory(place: Path) -> None:
     workspace = Workspace(Root(place), Patterns([]), Patterns([]), max_entries=3)
 
     with pytest.raises(OSError, match="more than 3 entries; look further down"):
-        list(workspace.walk_files(".", 9, lambda: visited.append(None), []))
+        list(workspace.walk_files(".", 9, lambda: visited.append(None)))
     assert 4 == len(visited)
 
 

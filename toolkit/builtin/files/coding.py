@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -188,9 +188,10 @@ class CodingTools(FileTools):
             f"Failed to list {path}", path, missing=f"Directory not found: {path}. Check the path and try again."
         )
         with errors, _deadline(context, self._limits.list_seconds, "Listing timed out") as check:
-            deeper: list[str] = []
-            names = sorted(self._find_files(path, is_match, max_depth, check, deeper))
-        return _render_listing(names, path, deeper if pattern or not names else [])
+            found = [*self._find_files(path, is_match, max_depth, check)]
+        names = sorted(name for name, is_file in found if is_file)
+        deeper = next((name for name, is_file in found if not is_file), "")
+        return _render_listing(names, path, deeper if pattern or not names else "")
 
     @tool(title="Search Files", effect="read")
     def search(
@@ -211,24 +212,30 @@ class CodingTools(FileTools):
         matches, is_match = compile_pattern(pattern, case_sensitive=case_sensitive), compile_glob(include)
         errors = _report_errors("Search error", path)
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
-            names = self._find_files(path, is_match, MAX_DEPTH, check, [])
+            hits: list[str] = []
             partly: list[str] = []
-            hits = chain.from_iterable(self._search_file(name, path, matches, check, partly) for name in names)
-            return _render_matches(list(islice(hits, MAX_MATCHES)), pattern, partly)
+            for name in (name for name, is_file in self._find_files(path, is_match, MAX_DEPTH, check) if is_file):
+                found, is_whole = self._search_file(name, path, matches, check)
+                hits += found
+                partly += [] if is_whole else [escape_name(name)]
+                if len(hits) >= MAX_MATCHES:
+                    break
+            return _render_matches(hits[:MAX_MATCHES], pattern, partly)
 
     def _find_files(
-        self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object], deeper: list[str]
-    ) -> Iterator[str]:
+        self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object]
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield what `walk_files` does, without the files that do not match."""
         start = PurePosixPath(*self._workspace.root.split(path))
-        for name in self._workspace.walk_files(path, depth, check, deeper):
+        for name, is_file in self._workspace.walk_files(path, depth, check):
             below = PurePosixPath(name).relative_to(start)
-            if is_match(str(below) if below.name else start.name):
-                yield name
+            if not is_file or is_match(str(below) if below.name else start.name):
+                yield name, is_file
 
     def _search_file(
-        self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object], partly: list[str]
-    ) -> Iterator[str]:
-        """Yield the matches of a file, and add its name to `partly` if it, or one of its lines, is too long.
+        self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object]
+    ) -> tuple[list[str], bool]:
+        """Return the matches of a file, and whether it was searched in full: it, or one of its lines, may be too long.
 
         A binary file has no match, but fails if the model named it.
         """
@@ -247,9 +254,7 @@ class CodingTools(FileTools):
             if self._workspace.root.split(path) == self._workspace.root.split(name):
                 raise
             longest = MAX_LINE + isinstance(error, TooLarge)
-        if longest > MAX_LINE:
-            partly.append(escape_name(name))
-        yield from hits
+        return hits, longest <= MAX_LINE
 
 
 def _format_page(text: str, start: int, limit: int | None, *, is_part: bool) -> str:
@@ -330,10 +335,10 @@ def _deadline(context: ToolContext, seconds: float, message: str) -> Iterator[Ca
         yield check
 
 
-def _render_listing(paths: list[str], path: str, deeper: list[str]) -> ToolResult:
+def _render_listing(paths: list[str], path: str, deeper: str) -> ToolResult:
     total = len(paths)
     details = {"total": total, "truncated": total > MAX_LISTED}
-    note = f"\nNot listed: files below max_depth, such as those in {escape_name(deeper[0])}" if deeper else ""
+    note = f"\nNot listed: files below max_depth, such as those in {escape_name(deeper)}" if deeper else ""
     if not paths:
         return ToolResult(f"No files found in {path}{note}", details=details)
     names = "\n".join(map(escape_name, paths[:MAX_LISTED]))

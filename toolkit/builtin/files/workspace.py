@@ -216,18 +216,19 @@ class Workspace:
         with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
             yield from entries
 
-    def walk_files(self, path: str, depth: int, check: Callable[[], object], deeper: list[str]) -> Iterator[str]:
+    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[tuple[str, bool]]:
         """Yield the paths of regular files in order of names, without `SKIPPED_DIRECTORIES`; no link is followed.
+
+        Each comes with True; and with False each directory below the levels, whose files are not yielded.
 
         Args:
             path: A directory, or a file, whose own path is yielded.
             depth: Levels of directories; 1 is the directory itself.
             check: Called before each entry; raises to end the walk.
-            deeper: Gets the directories below these levels, whose files are not yielded.
         """
         start = "/".join(self.root.split(path))
         if self._is_file(path):
-            yield start
+            yield start, True
             return
         pending, count = [(start, depth)], 0
         while pending:
@@ -236,12 +237,12 @@ class Workspace:
             count += len(entries)
             if count > self.max_entries:
                 raise OSError(errno.E2BIG, f"more than {self.max_entries} entries; look further down")
-            yield from (name for name, kind in entries if kind == "file")
+            yield from ((name, True) for name, kind in entries if kind == "file")
             inner = [name for name, kind in entries if kind == "directory"]
             if left > 1:
                 pending += [(name, left - 1) for name in reversed(inner)]
             else:
-                deeper += inner
+                yield from ((name, False) for name in inner)
 
     def _is_file(self, path: str) -> bool:
         opened = self.root.open(path)
