@@ -21,6 +21,7 @@ from pydantic import StringConstraints
 from toolkit._guards.options import check_texts, check_whole
 from toolkit._messages import Message, ModelRequest, ToolMessage
 from toolkit._schema.error_messages import shorten, suggest
+from toolkit._schema.json_schema import as_mapping, iterate_schemas
 from toolkit._toolbox import Toolbox, make_toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
@@ -164,19 +165,10 @@ def _make_row(entry: Tool[..., Any]) -> tuple[str, ...]:
 
 def _collect_texts(schema: Any) -> Iterator[str]:
     """Yield the names and descriptions of the parameters of a schema, nested ones included."""
-    if isinstance(schema, list):
-        for part in schema:
-            yield from _collect_texts(part)
-    if not isinstance(schema, dict):
-        return
-    for keyword, value in schema.items():
-        if keyword == "description" and isinstance(value, str):
-            yield value
-        elif keyword in ("properties", "$defs") and isinstance(value, dict):
-            yield from value
-            yield from _collect_texts([*value.values()])
-        else:
-            yield from _collect_texts(value)
+    for node in iterate_schemas(schema):
+        yield from (*as_mapping(node.get("properties")), *as_mapping(node.get("$defs")))
+        if isinstance(text := node.get("description"), str):
+            yield text
 
 
 def _split_words(text: str) -> list[str]:
