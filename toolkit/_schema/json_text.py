@@ -132,6 +132,20 @@ def load_if_json(text: str) -> Any:
         return text
 
 
+def load_typed(text: str) -> Any:
+    """Load what a person has typed: JSON, or a text that does not begin as JSON.
+
+    Raises:
+        ValueError: It begins as JSON, and is none.
+    """
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except (ValueError, TypeError) as error:  # as above
+        if text.lstrip().startswith(("{", "[", '"')):
+            raise ValueError(f"this is not valid JSON: {error}") from None
+        return text
+
+
 def dump_json(document: Any) -> str:
     """Write a document of `load_json`, or a part of it, with lone surrogates as escapes."""
     return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace").decode()

@@ -13,6 +13,7 @@ import typer
 from toolkit import Tool
 from toolkit._schema.error_messages import outline_json
 from toolkit._schema.json_schema import as_mapping, resolve_reference
+from toolkit._schema.json_text import load_if_json, load_typed
 
 # The Python types of options, by JSON Schema's types.
 TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
@@ -45,7 +46,8 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
         for option, value in values.items():
             name = options[option]
-            if isinstance(value, list) and any(map(_is_json_list, value)):  # the tool would take the text for an item
+            items = map(load_if_json, map(str, value)) if isinstance(value, list) else ()
+            if any(isinstance(item, list) for item in items):  # the tool would take the text for an item
                 remedy = f"repeat the option for each item, or write --{WHOLE} JSON"
                 raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
@@ -101,17 +103,7 @@ def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:
 
 
 def _parse(text: str, name: str) -> Any:
-    """Parse JSON; a text that does not begin as JSON stays as it is."""
     try:
-        return json.loads(text)
+        return load_typed(text)
     except ValueError as error:
-        if text.lstrip().startswith(("{", "[", '"')):
-            raise typer.BadParameter(f"it is not JSON: {error}", param_hint=f"--{name.replace('_', '-')}") from None
-        return text
-
-
-def _is_json_list(item: object) -> bool:
-    try:
-        return isinstance(json.loads(f"{item}"), list)
-    except ValueError:
-        return False
+        raise typer.BadParameter(str(error), param_hint=f"--{name.replace('_', '-')}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from toolkit import Runner, Tool, Toolbox, ToolkitError, ToolNotFoundError
 from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._runner.options import RESERVED
+from toolkit._schema.json_text import load_if_json
 from toolkit._tools.tool import check_deps
 from toolkit.approvers import Console, approve_all, ask_when, has_terminal
 from toolkit.cli.files import find_deps, find_values, load_tools
@@ -121,10 +121,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
     if key in RESERVED:
         remedy = f"use -m {value}" if key == "model" else "leave it out"
         raise typer.BadParameter(f"the command sets {key!r} itself: {remedy}", param_hint="--option")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
+    return key, load_if_json(value)
 
 
 def suggest_toolbox(file: str) -> str:

@@ -14,12 +14,13 @@ from functools import cached_property
 from html import escape
 from typing import Any
 
-from pydantic_core import ValidationError, from_json
+from pydantic_core import ValidationError
 
 from toolkit._messages import replace_surrogates
 from toolkit._schema.error_messages import format_path, outline_json
 from toolkit._schema.function_schema import ArgumentSchema
-from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference, without_null
+from toolkit._schema.json_schema import as_mapping, is_secret, list_allowed_values, resolve_reference, without_null
+from toolkit._schema.json_text import load_typed
 from toolkit._tools.tool import Tool
 from toolkit.display.formatting import escape_text
 from toolkit.errors import InvalidArguments
@@ -216,7 +217,7 @@ class Field:
         if self.kind == "text" and text:
             return text
         if text and text.strip():
-            return self.options.get(text, text) if self.kind == "choice" else _parse_json(text)
+            return self.options.get(text, text) if self.kind == "choice" else load_typed(text)
         default = self.schema.get("default")
         is_emptied = text is not None and default is not None
         if self.is_nullable and (self.is_required or is_emptied):
@@ -309,18 +310,7 @@ def _list_options(schema: Mapping[str, Any], *, is_nullable: bool) -> list[Any]:
     """List the values of an enumeration, or of a boolean that may be null, without null."""
     if schema.get("type") == "boolean" and is_nullable:
         return [True, False]
-    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    return [value for value in values if value is not None]
-
-
-def _parse_json(text: str) -> Any:
-    """Parse JSON; a text that does not begin as JSON stays as it is."""
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except (ValueError, TypeError) as error:  # the latter of unpaired surrogates
-        if text.lstrip().startswith(("{", "[", '"')):
-            raise ValueError(f"this is not valid JSON: {error}") from None
-        return text
+    return [value for value in list_allowed_values(schema, []) if value is not None]
 
 
 def _render_option(text: str, *, is_chosen: bool) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from html import escape
-from typing import Any, TextIO
-
-from pydantic_core import from_json
+from typing import TextIO
 
 from toolkit._messages import ToolCall
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import load_if_json
 from toolkit.events import Event, SubAgentEvent, ToolCallFinished, ToolCallStarted, ToolCallUpdated
 
 MAX_ARGUMENT = 80  # characters
@@ -35,17 +34,9 @@ def escape_text(text: str, size: int) -> str:
     return escape(escape_controls(shorten(text, size)))
 
 
-def parse_json(text: str) -> Any:
-    """Parse a text of a model or a tool; return None if it is not JSON."""
-    try:
-        return from_json(text)
-    except (ValueError, TypeError):  # TypeError for unpaired surrogates
-        return None
-
-
 def format_call(call: ToolCall) -> str:
     """Write a call as Python would, long arguments cut: `add(a=17, b=25)`."""
-    arguments = parse_json(call.arguments)
+    arguments = load_if_json(call.arguments)
     if not isinstance(arguments, dict):
         return f"{call.name}({shorten(call.arguments, MAX_ARGUMENT)})"
     written = (f"{name}={shorten(repr(value), MAX_ARGUMENT)}" for name, value in arguments.items())

@@ -15,8 +15,9 @@ from typing import Any
 
 from toolkit._messages import File, Image, Usage, make_plain
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import load_if_json
 from toolkit._tools.library_values import is_table, write_rows
-from toolkit.display.formatting import escape_controls, escape_text, parse_json
+from toolkit.display.formatting import escape_controls, escape_text
 
 MAX_PAGE = 200_000  # characters; by default a run cuts results to fewer
 MAX_ANSWER = 20_000
@@ -196,7 +197,7 @@ def render_code(text: str, size: int = MAX_CELL) -> str:
 
 def render_json(text: str, size: int, render_other: Callable[[str, int], str] = render_text) -> str:
     """Render the JSON of an object or a list as code, any other text as it is, or by another function."""
-    value = parse_json(text) if len(text) <= size else None
+    value = load_if_json(text) if len(text) <= size else None
     return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_other(text, size)
 
 

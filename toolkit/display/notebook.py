@@ -22,7 +22,8 @@ from toolkit._messages import (
     ToolCall,
     UserMessage,
 )
-from toolkit.display.formatting import escape_text, get_progress_text, parse_json
+from toolkit._schema.json_text import load_if_json
+from toolkit.display.formatting import escape_text, get_progress_text
 from toolkit.display.markup import (
     MAX_ANSWER,
     MAX_CELL,
@@ -439,7 +440,7 @@ def _render_arguments(row: Row, size: int) -> str:
 
     So are arguments that wait for approval: their JSON has escapes for misleading characters.
     """
-    arguments = None if row.state == "waiting" else parse_json(row.arguments)
+    arguments = None if row.state == "waiting" else load_if_json(row.arguments)
     if not isinstance(arguments, dict):
         return f'<div class="t">{render_code(row.arguments, size)}</div>'
     lines = (
