@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import isfinite
 from typing import Any, NoReturn, TypeAlias
 
-from pydantic_core import PydanticCustomError, PydanticKnownError, SchemaValidator
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from toolkit._schema.json_schema import MAX_KEYS, to_hashable
 from toolkit._schema.validation.pointers import refuse
@@ -19,8 +19,6 @@ from toolkit.errors import InvalidArguments
 
 MAX_STEPS = 10_000  # steps that a schema may need for one value of a document
 MAX_CHAIN = 100  # references that follow each other
-MIN_STEPS = 20_000  # steps for any document, besides those for its length
-STEPS_PER_CHARACTER = 4
 
 # Function that returns checks, each of which its caller may call or not; its argument is a tuple with a None for each.
 DeferredChecks: TypeAlias = Callable[[Any], Sequence[Callable[[Any], Any]]]
@@ -28,19 +26,20 @@ DeferredChecks: TypeAlias = Callable[[Any], Sequence[Callable[[Any], Any]]]
 NESTED = "too many alternatives lie inside each other. Send less, or nest it less."
 
 
-@dataclass(frozen=True)
+@dataclass
 class Probe:
     """Test whether a value matches a part of the schema as it is, without defaults and coercion.
 
     Attributes:
-        validators: Holds the one validator once it is built; the schemas that it is built from refer to this probe.
+        validator: The SchemaValidator; set once it is built, since the schemas that it is built from refer to this.
     """
 
-    validators: list[SchemaValidator] = field(default_factory=list)
+    validator: Any = None
 
     def fits(self, place: str, value: Any, info: Any) -> bool:
         """Return whether a value matches the part at a JSON pointer."""
-        return self.validators[0].isinstance_python((place, value), strict=True, context=info.context)
+        fits: bool = self.validator.isinstance_python((place, value), strict=True, context=info.context)
+        return fits
 
 
 def keep_value(value: Any, check: Callable[[Any], Any]) -> Any:
@@ -184,26 +183,14 @@ class Workload:
         return max(steps.values(), default=0) <= MAX_STEPS and max(lengths.values(), default=0) <= MAX_CHAIN
 
 
-@dataclass
-class StepBudget:
-    """Steps that are left for one document."""
-
-    left: int
-
-    @classmethod
-    def of(cls, text: str) -> StepBudget:
-        """Allow the steps that a document of this length may need."""
-        return cls(MIN_STEPS + STEPS_PER_CHARACTER * len(text))
-
-
 def count_step(value: Any, info: Any) -> Any:
-    """Count a step.
+    """Count a step; the context is a list of one number, the steps that are left for the document.
 
     Raises:
         InvalidArguments: No step is left.
     """
-    info.context.left -= 1
-    if info.context.left < 0:
+    info.context[0] -= 1
+    if info.context[0] < 0:
         raise InvalidArguments(NESTED)
     return value
 

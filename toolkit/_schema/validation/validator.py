@@ -19,10 +19,13 @@ from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator
 
-from toolkit._schema.validation.checks import NESTED, Probe, StepBudget, Workload, count_step
+from toolkit._schema.validation.checks import NESTED, Probe, Workload, count_step
 from toolkit._schema.validation.keywords import KeywordWriter, Node, no_info, with_info, write_any_json
 from toolkit._schema.validation.pointers import SchemaDocument
 from toolkit.errors import DefinitionError, InvalidArguments
+
+MIN_STEPS = 20_000  # steps for any document, besides those for its length
+STEPS_PER_CHARACTER = 4
 
 
 def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
@@ -46,7 +49,7 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     if is_counted := not work.is_small():
         work.refuse_excess()
     if prober.probed:
-        probe.validators.append(_build_validator(_write_probe(prober), prober, is_counted=is_counted))
+        probe.validator = _build_validator(_write_probe(prober), prober, is_counted=is_counted)
     validator = _build_validator(core, reader, is_counted=is_counted)
     return _limit_steps(validator) if is_counted else validator.validate_json
 
@@ -99,7 +102,7 @@ def _write_definition(pointer: str, core: Node, *, is_counted: bool) -> Node:
 def _limit_steps(validator: SchemaValidator) -> Callable[[str], Any]:
     def validate(text: str) -> Any:
         try:
-            return validator.validate_json(text, context=StepBudget.of(text))
+            return validator.validate_json(text, context=[MIN_STEPS + STEPS_PER_CHARACTER * len(text)])
         except RecursionError as error:
             raise InvalidArguments(NESTED) from error
 
