@@ -74,11 +74,7 @@ def lazy_names(
 
 @contextmanager
 def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Explain a failed import in the block, which imports libraries of an extra.
-
-    Args:
-        what: Name of the feature that needs them, for the message.
-        extra: Name of the extra.
+    """Explain a failed import in the block, which imports libraries of an extra for a feature.
 
     Raises:
         ImportError: One is not installed; the message names the extra.

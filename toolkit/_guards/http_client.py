@@ -73,13 +73,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
 
     @classmethod
     def for_server(cls, url: httpx2.URL, *, timeout: float | None, max_bytes: int = MAX_BYTES) -> HttpClient:
-        """Make a client that connects only to one server, which the application chose and which may be private.
-
-        Args:
-            url: An address of the server; its path is ignored.
-            timeout: Seconds for a whole exchange.
-            max_bytes: The most bytes of a response that are read.
-        """
+        """Make a client that connects only to the server of a URL, which the application chose, and may be private."""
         host = f"[{url.host}]" if ":" in url.host else url.raw_host.decode("ascii")
         port = url.port or {"http": 80, "https": 443}[url.scheme]
         return cls(GuardedNetwork([f"{host}:{port}"], ports=()), timeout=timeout, max_bytes=max_bytes)

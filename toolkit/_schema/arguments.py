@@ -143,11 +143,7 @@ class ArgumentParser:
 
 
 def refuse_length(arguments: RawArguments) -> NoReturn:
-    """Refuse arguments of more than MAX_TEXT characters.
-
-    Raises:
-        InvalidArguments: Always.
-    """
+    """Raise an InvalidArguments about arguments of more than MAX_TEXT characters."""
     raise InvalidArguments(f"they have {len(arguments):,} characters; the limit is {MAX_TEXT:,}. Send less.")
 
 

@@ -465,9 +465,7 @@ def _pick_text(metadata: Iterable[Any]) -> str:
 def read_field_texts(kind: Any, entries: Mapping[str, str]) -> dict[str, str]:
     """Return the texts about the fields of a pydantic class by their names in JSON; none for another class.
 
-    Args:
-        kind: The class.
-        entries: Texts by the names of fields, for those that have no other.
+    `entries` has texts by the names of fields, for those that have no other.
     """
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
     texts: dict[str, str] = {}

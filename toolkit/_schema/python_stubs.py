@@ -42,15 +42,7 @@ class StubWriter:
         description: str,
         failures: Sequence[str],
     ) -> str:
-        """Write the stub of one tool as an async function.
-
-        Args:
-            name: Its name in Python.
-            parameters: JSON Schema of its arguments.
-            output: JSON Schema of its result; None if it is not known.
-            description: What it does.
-            failures: Reasons for which it raises RuntimeError.
-        """
+        """Write the stub of one tool as an async function; for the failures it raises RuntimeError."""
         title = make_identifier(name).title().replace("_", "")
         required = parameters.get("required", ())
         properties = parameters["properties"]
@@ -72,11 +64,7 @@ class StubWriter:
     def write_type(self, schema: Any, root: Any, name: str, depth: int = 0) -> str:
         """Write the type that a JSON Schema describes; one that Python cannot express is Any.
 
-        Args:
-            schema: The schema.
-            root: The document that its references point into.
-            name: Name of the class, if it becomes one.
-            depth: Number of schemas around it.
+        `root` is the document that its references point into, and `name` that of the class, if it becomes one.
         """
         part = as_mapping(schema)
         if depth > MAX_DEPTH:

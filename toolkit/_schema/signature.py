@@ -489,11 +489,9 @@ def _has_signature(function: Callable[..., Any]) -> bool:
 
 
 def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
-    """Count the leading parameters that a wrapper, or a wrapper inside it, accepts by position only.
+    """Count those first parameters that a wrapper, or a wrapper inside it, accepts by position only.
 
-    Args:
-        function: A callable.
-        names: The parameters that its signature allows as keywords.
+    `names` are the parameters that its signature allows as keywords.
     """
     if hasattr(function, "register") and hasattr(function, "__wrapped__"):  # of functools.singledispatch
         return 1

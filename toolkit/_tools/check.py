@@ -78,13 +78,7 @@ class CheckReport(tuple[Finding, ...]):
 
 
 def check_tools(tools: Iterable[Tool[..., Any]], dialect: Dialect, bindings: Bindings) -> CheckReport:
-    """Check tools as a model and its provider will see them.
-
-    Args:
-        tools: The tools with the handlers that execute them now.
-        dialect: The provider's.
-        bindings: Those of the toolbox.
-    """
+    """Check tools, with the handlers that execute them now, as a model and its provider will see them."""
     listed = list(tools)
     findings = [
         *_check_toolbox(listed),

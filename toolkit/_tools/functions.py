@@ -139,11 +139,7 @@ def make_function_handler(function: Any) -> FunctionHandler:
 
 
 def collect(value: Any, context: ToolContext[Any] | None) -> Any:
-    """Collect the values of a generator in a list, or in an awaitable of one.
-
-    Args:
-        value: A function's value; anything but an iterator is returned as it is.
-        context: Emits each value as an update.
+    """Collect the values of a generator in a list, or in an awaitable of one, and emit each; return others as they are.
 
     Raises:
         Cancelled: The call was cancelled between two values.

@@ -196,12 +196,7 @@ class UnboundHandler(DeclaredHandler):
 
 
 def without_function(interface: ToolInterface, activity: str | None) -> LatentHandler | UnboundHandler:
-    """Make the handler of a declared tool without a function.
-
-    Args:
-        interface: The declaration.
-        activity: The name of its function in a toolbox's bindings; empty or None for a latent tool.
-    """
+    """Make the handler of a declared tool without a function: it waits for its activity, or without one is latent."""
     return UnboundHandler(interface, activity) if activity else LatentHandler(interface)
 
 
@@ -382,10 +377,6 @@ class UndoPlan:
 
 def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     """Decide which values of a call are passed to the function that undoes it.
-
-    Args:
-        handler: The handler of the tool.
-        function: The handler of the function.
 
     Raises:
         DefinitionError: It needs more than the arguments and the result.

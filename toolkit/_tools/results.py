@@ -75,11 +75,6 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
     """Log the exception of a call: in one line if the model reads its message, otherwise with its traceback.
 
     At level DEBUG each has its traceback; a ToolError, which is an answer, is logged only there.
-
-    Args:
-        name: The tool's name.
-        error: The exception.
-        text: The text that the model reads.
     """
     if isinstance(error, ToolkitError):
         logger.debug("Tool %s refused", name, exc_info=error)
@@ -223,9 +218,7 @@ def accept(result: ToolResult) -> ToolResult:
 def follow_error(result: ToolResult, given: ToolResult) -> ToolResult:
     """Update the text of a result whose error a hook or middleware has changed, unless it has changed the text, too.
 
-    Args:
-        result: The answer of the hook or middleware.
-        given: The result that it got.
+    `given` is the result that it got.
     """
     text = result.text
     if not result.error or result.error == given.error or text is None or text != given.text:

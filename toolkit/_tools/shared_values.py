@@ -323,11 +323,7 @@ class Scope:
         return {} if self.schema is None else {IMPORTS: self.schema}
 
     def restrict(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:
-        """Restrict a context to the imported values; in a module it has no `deps` either.
-
-        Args:
-            context: The context of the run.
-            asked: The paths that the model asked for.
+        """Restrict a context to the imported values that the model asked for; in a module it has no `deps` either.
 
         Raises:
             InvalidArguments: The model asked for a value that the call may not see.

@@ -500,11 +500,7 @@ def _rebuild_from_home(
 
 
 def refuse_unbound(tool: Tool[..., Any], verb: str) -> None:
-    """Refuse a method without its instance.
-
-    Args:
-        tool: Any tool.
-        verb: The intended action, for the message.
+    """Refuse a method without its instance; `verb` is the intended action, for the message.
 
     Raises:
         DefinitionError: The tool is an unbound method.
@@ -533,13 +529,8 @@ def with_origin(tool: Tool[..., Any], origin: str) -> Tool[..., Any]:
 def check_deps(tool: Tool[..., Any], deps: Any, remedy: str) -> None:
     """Refuse deps that a tool's function does not take: none, or a builtin value in place of an object.
 
-    Args:
-        tool: Any tool.
-        deps: What the caller gave; None where that is nothing.
-        remedy: How deps are passed to the caller.
-
     Raises:
-        TypeError: There are no deps, or they are of another class.
+        TypeError: There are no deps, or they are of another class; the message ends with `remedy`, how to pass them.
     """
     for kind in tool._deps_types:
         name = getattr(kind, "__name__", str(kind))

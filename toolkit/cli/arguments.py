@@ -30,9 +30,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
     itself validates all values. `--arguments` takes a JSON object of all arguments. `--yes` approves the call; a tool
     with `approve=False` does not have it. A parameter with one of these names replaces that option.
 
-    Args:
-        tool: The tool.
-        run: Called with the arguments as JSON text, and whether the call is approved.
+    `run` gets the arguments as JSON text, and whether the call is approved.
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema["properties"]

@@ -61,14 +61,7 @@ def render_toolbox(tools: Iterable[Tool[..., Any]]) -> str:
 
 
 def render_runner(model: str | None, instructions: str, tools: Iterable[Tool[..., Any]], limits: Any) -> str:
-    """Render a runner: its model, instructions, limits and tools.
-
-    Args:
-        model: The model's name; None if the first run chooses it.
-        instructions: The system message.
-        tools: The tools.
-        limits: A dataclass; its `max_turns`, and the fields that differ from their defaults, are displayed.
-    """
+    """Render a runner: its model, instructions, limits that differ from their defaults, and tools."""
     listed = list(tools)
     values = {each.name: getattr(limits, each.name) for each in fields(limits)}
     displayed = [

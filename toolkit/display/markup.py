@@ -89,13 +89,7 @@ h1{{font-size:1.5em;margin:0 0 .2em}}h2{{font-size:1.2em;margin:1.6em 0 .3em}}h3
 
 
 def render_head(title: str, style: str, more: str) -> str:
-    """Render a page up to the end of its head.
-
-    Args:
-        title: The title.
-        style: CSS of this page, added to that of all pages.
-        more: HTML of further elements in the head.
-    """
+    """Render a page up to the end of its head, with CSS of its own, and HTML of further elements in the head."""
     return HEAD.format(title=escape_text(title, MAX_NAME), style=style, more=more)
 
 

@@ -346,11 +346,6 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
 class _Library:
     """The prompts and resources of one server.
 
-    Args:
-        prompts: Prompts.
-        resources: Resources.
-        deps: Passed to the functions as `ToolContext.deps`.
-
     Raises:
         DefinitionError: Two prompts have the same name, or two resources the same address; or an item is neither.
         TypeError: A function declares the type of its deps, and `deps` is missing or of another type.

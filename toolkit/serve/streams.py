@@ -90,13 +90,7 @@ class AsyncEncodedStream(AsyncIterator[T]):
 def make_encoded_stream(
     stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
 ) -> Any:
-    """Encode the events of a stream; return an async iterator for an async stream.
-
-    Args:
-        stream: The events of a run.
-        encoder: An encoder that has encoded nothing yet.
-        write: Called with each encoded event; its values are yielded.
-        last: Values that are yielded last.
+    """Encode the events of a stream, each event by `write`, and yield `last` at the end; async for an async stream.
 
     Raises:
         TypeError: It is no stream, such as the coroutine of `arun`.

@@ -286,13 +286,7 @@ class RemoteSource:
 def check_options(
     caller: str, own: Collection[str], options: Mapping[str, Any], hints: Mapping[str, str] = NO_HINTS
 ) -> None:
-    """Check the options of the tools of a source.
-
-    Args:
-        caller: Name of the source, for errors.
-        own: Options of the source itself.
-        options: Options of its tools.
-        hints: Hints for names that other libraries use for options of the source.
+    """Check the options of the tools of a source; `own` are those of the source itself, and `hints` are about these.
 
     Raises:
         DefinitionError: An option has an invalid value.

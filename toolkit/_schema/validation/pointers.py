@@ -24,16 +24,7 @@ _NESTS = (dict, list)
 
 
 def refuse(place: str, reason: str, remedy: str) -> NoReturn:
-    """Refuse a schema that cannot be used.
-
-    Args:
-        place: JSON pointer of the part that cannot be used.
-        reason: Why it cannot.
-        remedy: What to do, in a sentence.
-
-    Raises:
-        DefinitionError: Always.
-    """
+    """Raise a DefinitionError about a part of a schema, at a JSON pointer: why it cannot be used, and what to do."""
     raise DefinitionError(f"JSON Schema at {f'#{place}'!r}: {reason}. {remedy}")
 
 

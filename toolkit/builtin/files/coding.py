@@ -267,14 +267,9 @@ def _format_page(text: str, start: int, limit: int | None, *, is_part: bool) -> 
 
 
 def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) -> str:
-    r"""Replace the only occurrence of a text.
+    """Replace the only occurrence of a text.
 
-    Args:
-        text: The text of a file.
-        old: The text to find.
-        new: The text that replaces it.
-        path: The file's path, for messages.
-        has_crlf: Whether every line of the file ends in `\r\n`; those of `old` and `new` may end in `\n`.
+    With `has_crlf`, every line of the file ends in CR LF; the lines of `old` and `new` may end in LF.
 
     Raises:
         Failed: There is no occurrence, or several; the message says what to do.

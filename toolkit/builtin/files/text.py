@@ -88,12 +88,7 @@ def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") ->
 
 
 def iter_lines(text: str, start: int = 0) -> Iterator[str]:
-    """Yield the lines of a text as editors count them: the last line end begins a line only if text follows.
-
-    Args:
-        text: The text.
-        start: Number of lines that are left out.
-    """
+    """Yield the lines of a text, but for the first `start`, as editors count them: no empty line comes last."""
     for line in _LINE.finditer(text, _find_line(text, start)):
         yield line[0].removesuffix("\n").removesuffix("\r")
 

@@ -177,12 +177,8 @@ class Workspace:
     def replace(self, path: str, data: bytes, expected: str | None, cancellation: Cancellation) -> None:
         """Write a file, all of it or nothing.
 
-        Args:
-            path: The path.
-            data: The file's new content.
-            expected: Hash that the old file must have, empty if there must be none, None for any: a file that changed
-                meanwhile is not replaced. No other caller of this method, in any process, can write in between.
-            cancellation: Prevents the write.
+        A file that has another hash than `expected` is not replaced; "" stands for no file, None for any. No other
+        caller of this method, in any process, can write in between.
         """
         with self.root.open_parent(path) as (directory, name):
             replace_file(directory, name, data, cancellation, expected=expected)

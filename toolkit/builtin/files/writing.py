@@ -44,12 +44,7 @@ _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getat
 def replace_file(directory: int, name: str, data: bytes, cancellation: Cancellation, *, expected: str | None) -> None:
     """Replace a file in an open directory, or make one with mode 0644.
 
-    Args:
-        directory: The directory.
-        name: The file's name.
-        data: The file's new content.
-        cancellation: Prevents the write.
-        expected: Hash that the old file must have; empty if there must be none, None for any.
+    If `expected` is not None, the old file must have this hash; if it is empty, there must be none.
 
     Raises:
         OSError: The file cannot be replaced, does not have the expected hash, or its directory stays locked.

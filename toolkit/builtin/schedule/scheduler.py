@@ -201,14 +201,7 @@ class Scheduler:
     async def _run_firing(
         self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None = None
     ) -> FiringOutcome:
-        """Run one firing, record its end, and report it.
-
-        Args:
-            firing: The firing.
-            backend: The backend of the caller.
-            resumed: The paused run of the firing, and the decisions on its calls. The run can be resumed until it is
-                done.
-        """
+        """Run one firing, record its end, and report it; a run that is resumed can be resumed until it is done."""
         token = current_firing.set(firing)
         try:
             outcome = await self._find_outcome(firing, backend, resumed)

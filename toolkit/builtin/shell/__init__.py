@@ -167,15 +167,7 @@ def _make_tool(
 
 @dataclass(frozen=True)
 class _Commands:
-    """The tools for commands of one directory.
-
-    Attributes:
-        runner: Runs the commands.
-        seconds: Seconds for a command by default.
-        deny: Texts that a command may not contain.
-        confirm: Called with each command; the command runs only if this returns True.
-        error_on_exit: Whether a command that fails makes the call fail.
-    """
+    """The tools for commands of one directory; their options are those of `shell_tool`."""
 
     runner: CommandRunner
     seconds: float

@@ -85,12 +85,7 @@ class Sandbox:
         )
 
     def make_prefix(self, program: str, directory: Path) -> list[str]:
-        """Return the arguments that precede a command.
-
-        Args:
-            program: Path of bubblewrap.
-            directory: Real path of the directory that can be written to.
-        """
+        """Return bubblewrap's arguments before a command, for the real path of the directory that can be written to."""
         hidden = [real for path in self.hidden for real in _expand(path)]
         parents = [path for path in hidden if directory.is_relative_to(path)]
         return [

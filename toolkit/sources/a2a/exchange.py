@@ -87,10 +87,7 @@ class Exchange:
     async def send(self, text: str, skill: str, task_id: str) -> Task | Message:
         """Send a message, and follow the task until it ends, or waits for input or authentication.
 
-        Args:
-            text: The message.
-            skill: Id of the skill, which goes with the message as metadata.
-            task_id: The task that the message continues; "" for a new one.
+        With `task_id`, the message continues that task.
 
         Raises:
             A2AError: The agent refused the message, or cannot be reached.
@@ -208,10 +205,6 @@ def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
 
 def make_result(tool: str, answer: Task | Message) -> ToolResult:
     """Make the result of a call: a task is its value, as JSON; texts are joined, nothing is fetched.
-
-    Args:
-        tool: Name of the tool, for a model that has to call it again.
-        answer: The agent's answer.
 
     Raises:
         ValueError: The answer has a number that JSON does not have.

@@ -44,11 +44,7 @@ class SampledMessage(TypedDict):
 
 
 def make_sampling_tool(server: str) -> AnyTool:
-    """Make the tool that answers a server's requests for sampling; each request is a call of it.
-
-    Args:
-        server: The server's name here.
-    """
+    """Make the tool that answers a server's requests for sampling; each request is a call of it."""
 
     @tool(name=safe_name(f"sampling_{server}"), title=f"Answer for {server}", approve=True)
     async def sample(messages: list[SampledMessage], context: ToolContext[Any], instructions: str = "") -> ToolResult:
@@ -68,11 +64,7 @@ def make_sampling_tool(server: str) -> AnyTool:
 
 
 def make_question_tool(server: str) -> AnyTool:
-    """Make the tool for a server's questions; the run's approver changes the argument `answer` of each call.
-
-    Args:
-        server: The server's name here.
-    """
+    """Make the tool for a server's questions; the run's approver changes the argument `answer` of each call."""
 
     @tool(name=safe_name(f"elicitation_{server}"), title=f"Answer {server}", approve=True)
     def answer_question(question: str, form: dict[str, Any], answer: dict[str, Any]) -> Any:  # noqa: ARG001  for the approver
