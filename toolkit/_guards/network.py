@@ -10,7 +10,6 @@ import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias, cast
 
@@ -130,27 +129,8 @@ class RefusedConnection(httpx2.ConnectError):
     """A connection is not allowed; the message has the reason."""
 
 
-@dataclass(frozen=True)
-class Exemption:
-    """A destination that is allowed although it is not public.
-
-    Attributes:
-        place: A network, or a host name in lower case.
-        port: The only port; None for any.
-    """
-
-    place: Network | str
-    port: int | None = None
-
-    def covers(self, host: str, address: Address, port: int) -> bool:
-        """Return whether this exemption covers one address of a host."""
-        if self.port not in (None, port):
-            return False
-        return host.rstrip(".") == self.place if isinstance(self.place, str) else address in self.place
-
-
-def parse_exemption(allowed: str) -> Exemption:
-    """Parse an entry of `allow`: a network, or an address or host name with an optional port.
+def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
+    """Parse an entry of `allow`; return its network, or its host name in lower case, and its only port, if it has one.
 
     Raises:
         DefinitionError: It is not a network, address or host name.
@@ -158,7 +138,7 @@ def parse_exemption(allowed: str) -> Exemption:
     if not isinstance(allowed, str):
         raise DefinitionError(f"allow: {allowed!r:.100} is not a text.")
     with suppress(ValueError):
-        return Exemption(ip_network(allowed))
+        return ip_network(allowed), None
     is_place = {*"/@?#"}.isdisjoint(allowed) and not allowed.endswith(":")  # which httpx2 reads as any port
     try:
         url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
@@ -166,13 +146,13 @@ def parse_exemption(allowed: str) -> Exemption:
         url = httpx2.URL()
     host, port = url.raw_host.decode("ascii").rstrip("."), None if url.port is None else _check_port(url.port)
     with suppress(ValueError):
-        return Exemption(ip_network(host), port)
+        return ip_network(host), port
     if not HOST_NAME.fullmatch(host) or host.replace(".", "").isdigit():
         raise DefinitionError(
             f"allow: {allowed!r:.100} is not a network (such as 10.0.0.0/8), address or host name. Write the host "
             f"alone, or with its port: 127.0.0.1:8080."
         )
-    return Exemption(host, port)
+    return host, port
 
 
 def _check_port(port: int) -> int:
@@ -236,8 +216,10 @@ class GuardedNetwork:
         return addresses
 
     def _check_address(self, host: str, address: Address, port: int) -> None:
-        if any(exemption.covers(host, address, port) for exemption in self._exemptions):
-            return
+        for place, only_port in self._exemptions:
+            is_there = host.rstrip(".") == place if isinstance(place, str) else address in place
+            if is_there and only_port in (None, port):
+                return
         if port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
             raise RefusedConnection(f"port {port} may not be connected to, only {ports}")
