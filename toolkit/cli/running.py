@@ -26,7 +26,7 @@ from toolkit.cli.targets import get_deps, get_tool, load, read_answer, takes_run
 from toolkit.display import Transcript
 from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
-from toolkit.events import Event, PendingApproval, RunFinished, TextDelta, event_to_dict
+from toolkit.events import PendingApproval, RunFinished, TextDelta, event_to_dict
 
 # Explanations of the end of a run, by finish reason.
 ENDS: Mapping[str, str] = {
@@ -86,7 +86,7 @@ def run(
         session=open_session(file, session, continues=continues),
         allowed_tools=tools or None,
     )
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
+    _finish(stream, file, runner, as_json=as_json, quiet=quiet, usage=usage)
 
 
 @takes_runner()
@@ -140,7 +140,7 @@ def resume(
     state = saved.load(run_id)
     decisions = {each.call.id: _decide(each) for each in state.pending}
     stream = runner.stream(state, deps=get_deps(file, runner.toolbox), decisions=decisions)
-    _end_run(_print_run(stream, as_json=as_json, quiet=quiet), file, runner, usage=usage)
+    _finish(stream, file, runner, as_json=as_json, quiet=quiet, usage=usage)
 
 
 def _complete_prompt(prompt: str | None) -> str:
@@ -222,16 +222,13 @@ def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
     with stream:
         try:
             for event in stream:
+                if isinstance(event, RunFinished):
+                    event = replace(event, finish_reason="stop")  # `_report_end` explains any other
                 if not isinstance(event, hidden):
-                    transcript.add(_hide_end(event))
+                    transcript.add(event)
         finally:
             transcript.end_line()
     return stream.result if is_terminal else _print_answer(stream.result)
-
-
-def _hide_end(event: Event) -> Event:
-    """Hide the finish reason of a run, which `_report_end` explains."""
-    return replace(event, finish_reason="stop") if isinstance(event, RunFinished) else event
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
@@ -244,7 +241,8 @@ def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     return result
 
 
-def _end_run(result: RunResult[Any], file: str, runner: Runner, *, usage: bool) -> None:
+def _finish(stream: RunStream[Any], file: str, runner: Runner, *, as_json: bool, quiet: bool, usage: bool) -> None:
+    result = _print_run(stream, as_json=as_json, quiet=quiet)
     if usage:
         cost = "" if result.cost is None else f", cost {result.cost:.6f}"
         print(f"toolkit: {format_tokens(result.usage) or 'the server counts no tokens'}{cost}", file=sys.stderr)
