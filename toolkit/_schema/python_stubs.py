@@ -45,19 +45,18 @@ class StubWriter:
         """Write the stub of one tool as an async function; for the failures it raises RuntimeError."""
         title = make_identifier(name).title().replace("_", "")
         required = parameters.get("required", ())
-        properties = parameters["properties"]
-        ordered = sorted(properties, key=lambda key: key not in required)  # stable
+        properties = parameters["properties"]  # the required ones come first
         written = [
             f"{key}: {self.write_type(properties[key], parameters, title + key.title())}"
             + ("" if key in required else f" = {_write_default(properties[key])}")
-            for key in ordered
+            for key in properties
             if is_name(key)
         ]
         if len(written) < len(properties):
             written.append("**others: Any")
         returns = "Any" if output is None else self.write_type(output, output, f"{title}Result")
         head = f"async def {name}({', '.join(written)}) -> {returns}:"
-        texts = [f"{key}: {text}" for key in ordered if (text := as_mapping(properties[key]).get("description"))]
+        texts = [f"{key}: {text}" for key in properties if (text := as_mapping(properties[key]).get("description"))]
         body = _write_docstring(description, texts, [f"RuntimeError: {reason}" for reason in failures])
         return f'{head}\n    """{body}"""' if body else f"{head} ..."
 
