@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any, cast, get_origin
 
 from pydantic_core import to_json
 from typing_extensions import get_type_hints, is_typeddict
@@ -111,12 +111,9 @@ class TypeSchema(ArgumentSchema):
         return super().undefined_names if is_typeddict(get_origin(self.kind) or self.kind) else ()
 
     def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:
-        """Convert the instance to plain data; return values without an instance as they are."""
-        if not isinstance(values, ModelArguments):
-            return values
-        document: dict[str, Any] = self._adapter.dump_python(
-            values.instance, mode="json", by_alias=by_alias, round_trip=True
-        )
+        """Convert the instance to plain data."""
+        instance = cast("ModelArguments", values).instance
+        document: dict[str, Any] = self._adapter.dump_python(instance, mode="json", by_alias=by_alias, round_trip=True)
         return document
 
     @property

@@ -560,14 +560,11 @@ def _has_own_parameters(function: Callable[..., Any]) -> bool:
     return not function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
 
 
-def render_signature(function: Callable[..., Any], *, leave_out: Collection[str] = ()) -> str:
-    """Render a signature without some of its parameters and without `Annotated`; `(...)` if there is none."""
+def render_signature(function: Callable[..., Any], *, leave_out: Collection[str]) -> str:
+    """Render a signature without some of its parameters and without `Annotated`."""
     from toolkit._schema.function_schema import simplify_annotation
 
-    try:
-        written = read_signature(function)
-    except (ValueError, TypeError):
-        return "(...)"
+    written = read_signature(function)
     rest = (p for p in written.parameters.values() if p.name not in leave_out)
     parameters = [p.replace(annotation=simplify_annotation(p.annotation)) for p in rest]
     result = simplify_annotation(written.return_annotation)

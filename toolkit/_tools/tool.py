@@ -430,9 +430,9 @@ class Tool(Generic[P, R]):
             return "(...)"
         try:
             injected = [p.name for p in function.signature.look() if p.is_injected]
-        except DefinitionError:  # it has none that Python can read
+            return render_signature(function.function, leave_out=injected)
+        except (DefinitionError, TypeError, ValueError):  # it has none that Python can read
             return "(...)"
-        return render_signature(function.function, leave_out=injected)
 
     @property
     def _function(self) -> FunctionHandler | None:
@@ -574,10 +574,7 @@ def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
     """Return the tool behind partials, its `__call__` and decorators that use `functools.wraps`; its gates hold."""
     if is_plain_function(function):
         return None
-    try:
-        found = inspect.unwrap(unwrap_partials(function), stop=lambda part: isinstance(part, (Tool, partial)))
-    except ValueError:  # a chain without an end
-        return None
+    found = inspect.unwrap(unwrap_partials(function), stop=lambda part: isinstance(part, (Tool, partial)))
     found = getattr(found, "__self__", found)
     if isinstance(found, partial):
         return find_wrapped_tool(found)
