@@ -212,11 +212,7 @@ def _locate(opened: int) -> Path:
 
 
 def _check_path(path: str) -> None:
-    """Check that a file can have a path.
-
-    Raises:
-        OSError: No file can.
-    """
+    """Check that a file can have a path."""
     if "\0" in path or any("\ud800" <= sign <= "\udfff" for sign in path):
         raise OSError(errno.EINVAL, "a path cannot contain a NUL or an unpaired surrogate")
     if len(path.encode()) >= MAX_PATH:

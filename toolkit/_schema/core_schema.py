@@ -140,11 +140,7 @@ class TypeWriter:
         raise Unusual
 
     def _write_class(self, kind: type) -> Written:
-        """Write a class, and add its definitions.
-
-        Raises:
-            Unusual: There are more than MAX_SEPARATE definitions, or two classes have one name.
-        """
+        """Write a class, and add its definitions."""
         if len(self.definitions) > MAX_SEPARATE:
             raise Unusual
         schema, definitions = _describe_class(kind)
@@ -426,16 +422,12 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title, a default that JSON cannot represent, and repeated enum values; sort the default of a set.
-
-    Raises:
-        EmptyType: An enum has no members: no value is valid, and providers refuse its schema.
-    """
+    """Drop the title, a default that JSON cannot represent, and repeated enum values; sort the default of a set."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)
     cleaned = render_default(default) if "default" in node else {}
-    if node.get("enum") == []:
+    if node.get("enum") == []:  # no value is valid, and providers refuse it
         raise EmptyType(f"{node.get('title', 'its enum')} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
         cleaned["enum"] = list({json.dumps(value): value for value in values}.values())

@@ -415,11 +415,7 @@ class ParameterSchema(ArgumentSchema):
         return fields, *fields.make_json_schemas()
 
     def _find_unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:
-        """Find the parameters that no JSON can fill, and why.
-
-        Raises:
-            DefinitionError: One has no default, or a wrong annotation.
-        """
+        """Find the parameters that no JSON can fill, and why."""
         errors = {p.name: found for p in parameters if (found := self._find_error(p))}
         refused = (p for p in parameters if p.name in errors and (p.is_required or _is_wrong(errors[p.name])))
         needed = next(refused, None)

@@ -127,11 +127,7 @@ def _is_path(alias: Any) -> bool:
 
 
 def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
-    """Generate the JSON Schema of a field; of arguments, leave it out if no JSON can fill it and it has a default.
-
-    Raises:
-        PydanticOmit: It is such a field.
-    """
+    """Generate the JSON Schema of a field; of arguments, leave it out if no JSON can fill it and it has a default."""
     try:
         return generate(field)
     except PydanticInvalidForJsonSchema:

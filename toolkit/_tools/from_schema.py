@@ -175,11 +175,7 @@ _MARKS = ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf", "propertie
 
 
 def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Forbid parameters that are not listed, unless the schema allows them: models invent some.
-
-    Raises:
-        DefinitionError: A required parameter is not listed, or a parameter stands beside `properties`.
-    """
+    """Forbid parameters that are not listed, unless the schema allows them: models invent some."""
     _refuse_misplaced(schema)
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if schema.keys() & APPLICATORS:
@@ -193,11 +189,7 @@ def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
-    """Refuse a parameter beside the keywords: it would be ignored as an unknown keyword.
-
-    Raises:
-        DefinitionError: There is one.
-    """
+    """Refuse a parameter beside the keywords: it would be ignored as an unknown keyword."""
     beside = next((key for key, value in schema.items() if _is_parameter(str(key), value)), None)
     if beside is not None:
         raise DefinitionError(

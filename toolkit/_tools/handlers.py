@@ -325,11 +325,7 @@ class BoundHandler(DeclaredHandler):
         return next((p.name for p in self.parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
 
     def _fit(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Arrange values for the function.
-
-        Raises:
-            TypeError: It does not take one of them, or lacks another.
-        """
+        """Arrange values for the function."""
         if self.single_parameter:
             return {
                 self.single_parameter: values.instance if isinstance(values, ModelArguments) else CallArguments(values)

@@ -213,11 +213,7 @@ class Invocation:
         return self._render(value)
 
     def _write_dict(self, value: dict[Any, Any]) -> str:
-        """Write a dict without pictures and results; one that holds any needs `render`.
-
-        Raises:
-            TypeError: It does.
-        """
+        """Write a dict without pictures and results; one that holds any needs `render`: a TypeError."""
         text = self.write(value)
         may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]" in text  # images and files of a result
         if may_hold and holds_parts(value):  # looking at each item takes longer

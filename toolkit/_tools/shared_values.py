@@ -224,11 +224,7 @@ def overlap(one: Path, other: Path) -> bool:
 
 
 def _follow_path(tree: Any, steps: Path) -> Any:
-    """Follow a path into a tree; a list is entered by a number.
-
-    Raises:
-        LookupError: It leads nowhere.
-    """
+    """Follow a path into a tree, or raise LookupError; a list is entered by a number."""
     for step in steps:
         if isinstance(tree, list) and step.isdecimal():
             tree = tree[int(step)]

@@ -123,12 +123,7 @@ class UserPrompt:
 
 
 def _validate_answer(answer: object, question: Question) -> str | list[str]:
-    """Check an answer against the question's options, and return it.
-
-    Raises:
-        Failed: The answer is None, or has no text.
-        TypeError: The answer is not a text or a list of texts.
-    """
+    """Check an answer against the question's options, and return it."""
     if answer is None:
         logger.warning("The handler of ask_user returned None for %r", question)
         raise Failed(NO_ANSWER)

@@ -141,11 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.server.site.render("Error", [f"<h1>Error</h1>{render_error(format_error(error))}"]))
 
     def _check_path(self) -> list[str]:
-        """Return the parts of the path below the token.
-
-        Raises:
-            Refused: The host, the origin or the token is wrong.
-        """
+        """Check host, origin and token, and return the parts of the path below the token."""
         hosts = self.server.hosts
         if self.headers.get("Host") not in hosts:
             raise Refused(HTTPStatus.FORBIDDEN, "This page is for the browser of this machine alone.")

@@ -397,11 +397,7 @@ class _Library:
         raise MCPError(types.INVALID_PARAMS, f"There is no resource {params.uri!r:.300}.")
 
     async def _call_tool(self, tool: AnyTool, arguments: dict[str, str]) -> ToolResult:
-        """Call a function, with its gates.
-
-        Raises:
-            MCPError: The call failed, or a gate refused it.
-        """
+        """Call a function, with its gates."""
         result = await _execute(Toolbox([tool]), tool.name, arguments, ToolContext(deps=self._deps))
         if result.is_error:
             raise MCPError(types.INVALID_PARAMS, result.text)

@@ -272,11 +272,7 @@ class Cassette:
         return value
 
     def _find_record(self, track: _Track, description: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the record that fits, or None if it has to be recorded.
-
-        Raises:
-            ScriptError: A replay has no such record.
-        """
+        """Return the record that fits, or None if it has to be recorded."""
         with self._lock:
             record = track.take(description)
             if record is None and self.mode == "replay":

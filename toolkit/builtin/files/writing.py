@@ -67,11 +67,7 @@ def replace_file(directory: int, name: str, data: bytes, cancellation: Cancellat
 
 
 def _require_hash(directory: int, name: str, expected: str) -> None:
-    """Check that a file has the expected hash, or does not exist if that is empty.
-
-    Raises:
-        OSError: The file has another hash, exists already, or is larger than `MAX_HASHED`.
-    """
+    """Check that a file has the expected hash, or does not exist if that is empty."""
     try:
         with open_regular(os.open(name, os.O_RDONLY | _OPEN_FLAGS, dir_fd=directory)) as file:
             found = hash_bytes(read_bytes(file, MAX_HASHED))

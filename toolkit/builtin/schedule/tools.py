@@ -204,11 +204,7 @@ class _Schedule:
         return f"Deleted: {matches[0].description}" if len(matches) == 1 else f"Deleted {count} scheduled action(s)."
 
     def _serialize_calls(self, calls: Sequence[PlannedCall], synthesis_prompt: str) -> str:
-        """Return planned calls as JSON.
-
-        Raises:
-            ToolError: A tool is not allowed, or the calls are too large.
-        """
+        """Check planned calls, and return them as JSON."""
         refused = [call["tool"] for call in calls if self.allowed is not None and call["tool"] not in self.allowed]
         if refused:
             raise ToolError(f"{refused[0]!r} cannot be scheduled. These can: {', '.join(self.allowed or ())}.")

@@ -232,11 +232,7 @@ class _Commands:
         return self._make_result(outcome, text, f"Command timed out after {self.seconds:g}s")
 
     def _run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
-        """Run a command once it is confirmed.
-
-        Raises:
-            Failed: The command was not confirmed.
-        """
+        """Run a command once it is confirmed."""
         if self.confirm is not None and self.confirm(command) is not True:
             raise Failed("Command was not confirmed by the user.")
         return self.runner.run(command, seconds, cancellation)

@@ -109,11 +109,7 @@ class Address:
         return card
 
     def _keep_own(self, card: AgentCard) -> None:
-        """Remove the interfaces of other hosts from a card, and set the address of this agent in the others.
-
-        Raises:
-            AgentError: No interface is left.
-        """
+        """Remove the interfaces of other hosts from a card, and set the address of this agent in the others."""
         interfaces = [each for each in card.supported_interfaces if each.protocol_binding == BINDING]
         own = [each for each in interfaces if self._is_own(each.url)]
         if not own:

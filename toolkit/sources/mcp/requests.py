@@ -177,11 +177,7 @@ class ServerRequests:
 
 
 def _read_text(message: types.SamplingMessage) -> str:
-    """Return the text of a message, with hidden characters escaped.
-
-    Raises:
-        Failed: The message has more than text.
-    """
+    """Return the text of a message that has nothing else, with hidden characters escaped."""
     parts = [each.text if isinstance(each, types.TextContent) else None for each in message.content_as_list]
     if None in parts:
         raise Failed("Only text can be put to the model.")
