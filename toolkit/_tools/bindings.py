@@ -153,10 +153,8 @@ class Bindings:
     def _rename(self, names: Mapping[str, str]) -> Bindings:
         """Copy the tables for some of the tools; overrides of the current context become part of the copy.
 
-        A function or a choice under a tool's name goes with this tool: to its new name, or away if it is left out.
-
-        Args:
-            names: The new names of the tools by the old ones, without the tools that are left out.
+        `names` has the new names by the old ones, without the tools that are left out. A function or a choice under a
+        tool's name goes with this tool: to its new name, or away.
         """
         tools, overrides = self._tools, _overlays.get().get(self, self._overlay).functions
         functions = {**self.functions, **overrides}
@@ -218,17 +216,11 @@ class _Composition(NamedTuple):
 
 
 class _Overlay:
-    """Overrides of one context, and the last composition there.
-
-    Attributes:
-        overrides: In the order of their blocks; the last one of a name counts.
-        functions: Overriding functions by name.
-        last: The last composition; None until there is one.
-    """
+    """Overrides of one context, and the last composition there."""
 
     def __init__(self, overrides: tuple[_Override, ...] = ()) -> None:
-        self.overrides = overrides
-        self.functions = dict(overrides)
+        self.overrides = overrides  # in the order of their blocks
+        self.functions = dict(overrides)  # the last one of a name counts
         self.last: _Composition | None = None
 
 

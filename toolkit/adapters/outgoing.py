@@ -201,18 +201,13 @@ def to_anthropic(
 
 @dataclass(frozen=True)
 class _Bridge:
-    """Calls of a toolbox's tools by another library.
-
-    Attributes:
-        dialect: The wire format of schemas and arguments.
-        hidden: Exceptions that are logged instead of raised, since the library would show them to its model.
-    """
+    """Calls of a toolbox's tools by another library."""
 
     box: Toolbox
-    dialect: str
+    dialect: str  # the wire format of schemas and arguments
     context: ToolContext[Any] | None
     approve: Approver | None
-    hidden: tuple[type[Exception], ...] = ()
+    hidden: tuple[type[Exception], ...] = ()  # logged instead of raised, since the library would show them to its model
 
     def make_all(self, make: Callable[[AnyTool], Any]) -> list[Any]:
         """Convert each tool of the toolbox by `make`."""

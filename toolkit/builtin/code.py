@@ -154,15 +154,11 @@ class _Interpreter:
 
 @dataclass
 class _Program:
-    """One program while it runs; its end waits for calls that the program has started and not awaited.
-
-    Attributes:
-        stopped: The result of the call at which an approver ended the run, or the exception by which a tool ended it.
-    """
+    """One program while it runs; its end waits for calls that the program has started and not awaited."""
 
     interpreter: _Interpreter
     context: ToolContext[Any]
-    stopped: ToolResult | FatalError | None = None
+    stopped: ToolResult | FatalError | None = None  # by an approver, or by the exception of a tool, which ended the run
     images: list[Any] = field(default_factory=list)
     files: list[Any] = field(default_factory=list)
     _count: int = 0

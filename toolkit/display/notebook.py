@@ -361,15 +361,9 @@ def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
 def _render_run(
     answer: str, turns: Sequence[Turn], about: Iterable[str], end: str, shown: Sequence[Turn], *, is_unfolded: bool
 ) -> str:
-    """Render a run.
+    """Render a run: how it ended, its answer, and a timeline of the turns in `shown`, which may lack calls.
 
-    Args:
-        answer: The answer.
-        turns: All turns, for the counts of calls and errors.
-        about: Texts to add to the counts, such as the model's name.
-        end: The finish reason, or the phase of an active run.
-        shown: The turns to display, which may lack calls.
-        is_unfolded: Whether the turns are visible from the start; otherwise only after an error.
+    The timeline is folded, unless a call failed or `is_unfolded` is set.
     """
     rows = [row for turn in turns for row in turn.rows.values()]
     errors = sum(row.state == "error" for row in rows)

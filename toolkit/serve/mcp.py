@@ -196,17 +196,14 @@ def _render_tool(tool: AnyTool, schema: dict[str, Any]) -> types.Tool:
 
 @dataclass
 class _ServedCall:
-    """A call of a client.
-
-    Attributes:
-        questions: Questions that the client must ask its user before it repeats the call, by the digest of the call.
-    """
+    """A call of a client."""
 
     box: Toolbox
     context: ServerRequestContext[Any]
     params: types.CallToolRequestParams
     deps: Any
     approver: Approver | None
+    # What the client must ask its user before it repeats the call, by the digest of the call.
     questions: dict[str, types.InputRequest] = field(default_factory=dict)
 
     async def run(self) -> types.CallToolResult | types.InputRequiredResult:
@@ -344,12 +341,7 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
 
 
 class _Library:
-    """The prompts and resources of one server.
-
-    Raises:
-        DefinitionError: Two prompts have the same name, or two resources the same address; or an item is neither.
-        TypeError: A function declares the type of its deps, and `deps` is missing or of another type.
-    """
+    """The prompts and resources of one server."""
 
     def __init__(self, prompts: Iterable[object], resources: Iterable[object], deps: Any) -> None:
         self._deps = deps

@@ -49,17 +49,11 @@ OPEN = ("cancelled", "pending", "stopped")
 
 @dataclass
 class _Track:
-    """The records of requests, or those of calls, and which of them are unused.
+    """The records of requests, or those of calls, and which of them are unused."""
 
-    Attributes:
-        kind: "request" or "call"; also the key of a record that has the request or call.
-        records: The records, as they are in the file.
-        unused: Positions of unused records.
-    """
-
-    kind: str
-    records: list[dict[str, Any]] = field(default_factory=list)
-    unused: list[int] = field(default_factory=list)
+    kind: str  # "request" or "call"; also the key of a record that has the request or call
+    records: list[dict[str, Any]] = field(default_factory=list)  # as they are in the file
+    unused: list[int] = field(default_factory=list)  # positions
 
     def take(self, description: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the first unused record that fits, and mark it as used."""

@@ -70,11 +70,7 @@ def _make_dry(tool: AnyTool) -> AnyTool:
 
 @dataclass(frozen=True)
 class _DryHandler(DeclaredHandler):
-    """Simulates the results of calls.
-
-    Attributes:
-        real: The handler that would execute the calls.
-    """
+    """Simulates the results of calls, which the handler `real` would execute."""
 
     real: Handler = field(kw_only=True)
 

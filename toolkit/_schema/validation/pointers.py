@@ -159,17 +159,13 @@ def bundle(
 
 @dataclass
 class _Hoisting:
-    """Definitions that one part needs.
-
-    Attributes:
-        names: Their names, by their pointers in the document.
-        waiting: Pointers of those that are not copied yet; without recursion, since Python's stack is limited.
-    """
+    """Definitions that one part needs."""
 
     document: SchemaDocument
     whole: Any
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)  # by their pointers in the document
     definitions: dict[str, Any] = field(default_factory=dict)
+    # Pointers of those that are not copied yet; without recursion, since Python's stack is limited.
     waiting: list[str] = field(default_factory=list)
 
     def define(self) -> None:
