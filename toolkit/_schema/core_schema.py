@@ -280,8 +280,6 @@ class Fields:
 
     def make_json_schemas(self) -> tuple[dict[str, Node], Node]:
         """Return the JSON Schemas by name, and the definitions that they refer to."""
-        if not self.cores:
-            return {}, {}
         inputs: Any = [
             (name, "validation", {"type": "definitions", "schema": core, "definitions": self.definitions})
             for name, core in self.cores.items()
@@ -304,8 +302,6 @@ def generate_fields(types: Mapping[str, Any], names: Mapping[str, Any]) -> Field
     Raises:
         Exception: Any error of pydantic or of the user's types about a type that cannot be described.
     """
-    if not types:
-        return Fields({}, ())
     from pydantic import ConfigDict, TypeAdapter
 
     arguments = TypedDict("arguments", dict(types))  # type: ignore[misc]  # noqa: UP013  keys known at run time only

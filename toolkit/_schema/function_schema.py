@@ -25,7 +25,6 @@ from toolkit._context import ToolContext
 from toolkit._messages import OUTPUT, File, Image, ToolResult
 from toolkit._schema.core_schema import (
     UNPACK,
-    Fields,
     TypeWriter,
     Unusual,
     apply_after,
@@ -397,22 +396,24 @@ class ParameterSchema(ArgumentSchema):
         """Describe parameters by pydantic; leave out those that no JSON can fill, if they have a default."""
         hidden: dict[str, str] = {}
         try:
-            fields, schemas, definitions = self._make_schemas(parameters)
+            generated, definitions, core_definitions = self._describe(parameters)
         except Exception as error:  # noqa: BLE001  pydantic and user types raise what they like while a schema is built
             hidden = self._find_unfit(parameters, error)
-            fields, schemas, definitions = self._make_schemas([p for p in parameters if p.name not in hidden])
-        writer.add(definitions, fields.definitions)
-        generated = {name: Property(get_key(name, core), schemas[name], core) for name, core in fields.cores.items()}
+            rest = [p for p in parameters if p.name not in hidden]
+            generated, definitions, core_definitions = self._describe(rest)
+        writer.add(definitions, core_definitions)
         return Properties(usual | generated, writer, hidden)
 
-    def _make_schemas(self, parameters: Sequence[Parameter]) -> tuple[Fields, dict[str, Any], dict[str, Any]]:
+    def _describe(self, parameters: Sequence[Parameter]) -> tuple[dict[str, Property], dict[str, Any], Any]:
+        """Return parameters as properties, with the definitions of their JSON Schemas and of their core schemas."""
         unresolved = next((p for p in parameters if p.problem), None)
         if unresolved is not None:
             raise TypeError(unresolved.problem)
         fields = generate_fields({p.name: p.field_type for p in parameters}, self.names)
-        for name, core in fields.cores.items():
-            get_key(name, core)  # raises if there is none
-        return fields, *fields.make_json_schemas()
+        keys = {name: get_key(name, core) for name, core in fields.cores.items()}
+        schemas, definitions = fields.make_json_schemas()
+        made = {name: Property(keys[name], schemas[name], core) for name, core in fields.cores.items()}
+        return made, definitions, fields.definitions
 
     def _find_unfit(self, parameters: Sequence[Parameter], error: Exception) -> dict[str, str]:
         """Find the parameters that no JSON can fill, and why."""
@@ -431,7 +432,7 @@ class ParameterSchema(ArgumentSchema):
     def _find_error(self, p: Parameter) -> Exception | None:
         """Return the error about a parameter that no JSON can fill; None if JSON can fill it."""
         try:
-            self._make_schemas([p])
+            self._describe([p])
         except Exception as error:  # noqa: BLE001  as in `_generate`
             return error
         return None
