@@ -137,8 +137,7 @@ class Prefetch:
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest | None] | None:
         """Add the passages for the latest prompt; None if there are none."""
         position = _find_prompt(request.messages)
-        prompt = None if position is None else request.messages[position]
-        if position is None or prompt is None or not prompt.text.strip():
+        if position is None or not (prompt := request.messages[position]).text.strip():
             return None
         with self._lock:
             found = self._found.get(id(prompt))

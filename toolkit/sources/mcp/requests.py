@@ -11,7 +11,7 @@ import contextvars
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import mcp_types as types
 from pydantic_core import to_json
@@ -22,7 +22,7 @@ from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._messages import CHARACTERS_PER_TOKEN, ToolCall, ToolResult
 from toolkit._runner.runner import Runner
-from toolkit._runner.tool_calls import find_dispatcher, parent_call
+from toolkit._runner.tool_calls import ParentCall, find_dispatcher, parent_call
 from toolkit._schema.declared_schema import ReturnDocument
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.decorator import tool
@@ -32,7 +32,6 @@ from toolkit.errors import DefinitionError, Failed, FatalError, InvalidArguments
 logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_QUESTIONS = 10  # in one call
-NO_MODEL = "There is no run whose model could answer."
 REFUSED = "The request for an answer was refused."
 
 
@@ -49,9 +48,7 @@ def make_sampling_tool(server: str) -> AnyTool:
     @tool(name=safe_name(f"sampling_{server}"), title=f"Answer for {server}", approve=True)
     async def sample(messages: list[SampledMessage], context: ToolContext[Any], instructions: str = "") -> ToolResult:
         """Answer a request of an MCP server with the model of the run."""
-        parent = parent_call.get()
-        if parent is None:
-            raise Failed(NO_MODEL)
+        parent = cast("ParentCall", parent_call.get())
         runner = Runner(model=await parent.caller.settings.model_choice.async_model(), instructions=instructions)
         result = await runner.arun(
             messages=[{"role": each["role"], "content": each["text"]} for each in messages], deps=context.deps
