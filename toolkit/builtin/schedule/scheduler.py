@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import Backend, call_function, run_sync
@@ -27,8 +27,6 @@ from toolkit.builtin.schedule.store import Action, Firing, SQLiteSchedule
 from toolkit.errors import Cancelled, DefinitionError
 
 logger: logging.Logger = logging.getLogger("toolkit")
-
-T = TypeVar("T")
 
 ATTEMPTS = 3  # at a firing, if its processes crash
 
@@ -219,7 +217,6 @@ class Scheduler:
     async def _find_outcome(
         self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None
     ) -> FiringOutcome:
-        status: Status = "done"
         try:
             if firing.attempt > self._attempts:
                 return FiringOutcome(firing=firing, status="crashed")
@@ -229,9 +226,8 @@ class Scheduler:
         except Exception as error:
             logger.exception("The scheduled action %s failed.", firing.key)
             return FiringOutcome(firing=firing, status="failed", error=error)
-        if isinstance(result, RunResult) and result.is_paused:
-            status = "paused"
-        return FiringOutcome(firing=firing, status=status, result=result)
+        is_paused = isinstance(result, RunResult) and result.is_paused
+        return FiringOutcome(firing=firing, status="paused" if is_paused else "done", result=result)
 
     async def _call_run(self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None) -> Any:
         run = self._run
