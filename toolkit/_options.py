@@ -81,11 +81,7 @@ def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str])
 
 
 def explain_missing(hints: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
-    """Make the `__getattr__` of a class, which raises errors that say what to write.
-
-    Args:
-        hints: Code to write instead, by names that other libraries use, or that belong elsewhere.
-    """
+    """Make the `__getattr__` of a class; its errors say what to write in place of names of other libraries."""
 
     def refuse(self: object, name: str) -> NoReturn:
         hint = f": write {hints[name]}" if name in hints else ""
@@ -99,12 +95,7 @@ def spell_options(options: type, defaults: Mapping[str, Any], hints: Mapping[str
 
     Type checkers and editors read the TypedDict. `inspect.signature`, `help()` and the completion of notebooks read the
     signature that is set here. Other options are refused by `refuse_unknown_options`, and exceptions of the function
-    get a short traceback.
-
-    Args:
-        options: A TypedDict.
-        defaults: The default of each key that is not None.
-        hints: As for `refuse_unknown_options`.
+    get a short traceback. Keys that are not in `defaults` have the default None.
     """
 
     def decorate(function: F) -> F:
@@ -200,10 +191,7 @@ INTERRUPTED = REPEATED | {"httpcore", "httpcore2", "h11", "anyio", "socket", "ss
 def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[str, str] = NO_HINTS) -> F:
     """Decorate a public function, sync or async, so that its exceptions get a short traceback.
 
-    Args:
-        function: The function.
-        known: Names of its parameters, to refuse unknown keyword arguments; None to refuse none.
-        hints: As for `refuse_unknown_options`.
+    With `known`, the names of its parameters, unknown keyword arguments are refused by `refuse_unknown_options`.
     """
     names = None if known is None else frozenset(known)
     owner = function.__qualname__.removesuffix(".__init__")

@@ -36,11 +36,7 @@ _REMOVED = " (deleted)"
 
 
 class OutsideError(PermissionError):
-    """A path leads out of the directory, or may do so.
-
-    Attributes:
-        way: By an absolute path outside, by too many `..`, or by a link.
-    """
+    """A path leads out of the directory, or may do so: an absolute one, one with too many `..`, or by a link."""
 
     def __init__(self, way: Literal["absolute", "traversal", "link"]) -> None:
         super().__init__(errno.EXDEV, "outside the allowed directory")

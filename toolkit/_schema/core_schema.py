@@ -95,16 +95,11 @@ _SCALARS: Mapping[Any, Written] = {
 
 @dataclass
 class TypeWriter:
-    """Writer of the schemas of common types. `json_mode` adapts the core schemas to JSON.
+    """Writer of the schemas of common types. `json_mode` adapts the core schemas to JSON."""
 
-    Attributes:
-        definitions: JSON Schemas that the written ones refer to, by name.
-        core_definitions: Core schemas that the written ones refer to, by their `ref`.
-        unknown: Classes whose core schemas are still to be generated, and the empty dicts that will hold these.
-    """
-
-    definitions: Node = field(default_factory=dict)
-    core_definitions: Node = field(default_factory=dict)
+    definitions: Node = field(default_factory=dict)  # those that the written JSON Schemas refer to, by name
+    core_definitions: Node = field(default_factory=dict)  # those that the written core schemas refer to, by `ref`
+    # Classes whose core schemas are still to be generated, and the empty dicts that will hold these.
     unknown: list[tuple[type, Node]] = field(default_factory=list)
 
     def write_usual(self, types: Mapping[str, Any]) -> dict[str, Written]:
@@ -268,14 +263,9 @@ _FORMS: Mapping[Any, Callable[[TypeWriter, tuple[Any, ...]], Written]] = {
 
 @dataclass(frozen=True)
 class Fields:
-    """Schemas that pydantic makes of named types.
+    """Core schemas that pydantic makes of named types, by name, and the definitions that they refer to."""
 
-    Attributes:
-        cores: pydantic-core's schemas by name, each as the field of a TypedDict.
-        definitions: Core schemas that they refer to.
-    """
-
-    cores: Mapping[str, Node]
+    cores: Mapping[str, Node]  # each as the field of a TypedDict
     definitions: Sequence[Node]
 
     def make_json_schemas(self) -> tuple[dict[str, Node], Node]:

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 class ModelArguments(dict[str, Any]):
-    """Members of an instance by name, and the instance itself.
-
-    Attributes:
-        instance: The model, dataclass or dict that the arguments were validated into.
-    """
+    """Members by name of `instance`: the model, dataclass or dict that the arguments were validated into."""
 
     def __init__(self, instance: Any) -> None:
         if isinstance(instance, dict):

@@ -40,9 +40,7 @@ INTERNAL_BRANCHES = ("chain[", "constrained-", "function-", "json-or-python[", "
 class ErrorExplainer:
     """Explains validation errors to a model: path, reason, what was received, and what is available.
 
-    Args:
-        schema: The JSON Schema of an object.
-        signature: The signature of the tool, which is added at the end of the message, as far as there is room.
+    The signature of the tool is added at the end of the message, as far as there is room.
     """
 
     def __init__(self, schema: Mapping[str, Any], signature: str = "") -> None:

@@ -239,30 +239,18 @@ def _is_required_key(annotation: Any, *, is_known: bool) -> bool:
 
 
 class Property(NamedTuple):
-    """A parameter as a property in JSON.
+    """A parameter as a property in JSON."""
 
-    Attributes:
-        key: Its name in JSON: its alias, if it has one.
-        schema: JSON Schema of its value.
-        core: Core schema of its value, as the field of a TypedDict.
-    """
-
-    key: str
-    schema: dict[str, Any]
-    core: dict[str, Any]
+    key: str  # its alias, if it has one
+    schema: dict[str, Any]  # JSON Schema of its value
+    core: dict[str, Any]  # core schema of its value, as the field of a TypedDict
 
 
 class Properties(NamedTuple):
-    """Parameters as properties.
-
-    Attributes:
-        by_name: Properties by the names of the parameters.
-        writer: Holds the definitions that their schemas refer to.
-        hidden: Parameters that are left out, since no JSON can fill them and they have a default, with the reasons.
-    """
+    """Parameters as properties, by the names of the parameters; and those that are left out, with the reasons."""
 
     by_name: dict[str, Property]
-    writer: TypeWriter
+    writer: TypeWriter  # holds the definitions that their schemas refer to
     hidden: Mapping[str, str]
 
 
@@ -541,16 +529,11 @@ _UNDESCRIBED = (Any, inspect.Parameter.empty, object, ToolResult, Image, File)
 
 @dataclass(frozen=True)
 class ReturnType(ReturnSchema):
-    """Return schema of a function's return annotation.
+    """Return schema of a function's return annotation."""
 
-    Attributes:
-        annotation: The type of a call's result; see `resolve_result`.
-        text: The docstring's text about it.
-        names: Names in the frames around the function that annotations use.
-    """
-
-    annotation: Any
-    text: str = ""
+    annotation: Any  # the type of a call's result; see `resolve_result`
+    text: str = ""  # the docstring's text about it
+    # Names in the frames around the function that annotations use.
     names: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property

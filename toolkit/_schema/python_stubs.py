@@ -25,14 +25,10 @@ _SIMPLE: Mapping[str, str] = {
 
 
 class StubWriter:
-    """Writer of stubs; schemas of objects become classes, each written once.
-
-    Attributes:
-        classes: Sources of the classes by name.
-    """
+    """Writer of stubs; schemas of objects become classes, each written once."""
 
     def __init__(self) -> None:
-        self.classes: dict[str, str] = {}
+        self.classes: dict[str, str] = {}  # sources by name
 
     def write_function(
         self,

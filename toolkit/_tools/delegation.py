@@ -58,9 +58,7 @@ def parse_delegate(given: ModuleRunner | ModuleFunction) -> FunctionHandler:
 class Delegated(DeclaredHandler):
     """A handler that passes calls to a module.
 
-    Attributes:
-        scope: The module and the imported values.
-        delegate: The module's function, which may ask a runner; None where there is none, so that every call fails.
+    `delegate` is its function, which may ask a runner; None where there is none, so that every call fails.
     """
 
     scope: Scope = field(kw_only=True)

@@ -112,14 +112,10 @@ ToolInterface: TypeAlias = Declaration | FunctionHandler
 
 @dataclass(frozen=True)
 class DeclaredHandler(Uncached):
-    """The handler of a declared tool.
-
-    Attributes:
-        activity: The name of its function in a toolbox's bindings; empty where there is none.
-    """
+    """The handler of a declared tool."""
 
     interface: ToolInterface
-    activity: str = ""
+    activity: str = ""  # the name of its function in a toolbox's bindings; empty where there is none
 
     @property
     def function_handler(self) -> FunctionHandler | None:
@@ -346,19 +342,12 @@ class BoundHandler(DeclaredHandler):
 
 @dataclass(frozen=True)
 class UndoPlan:
-    """The values of a call that its `undo` takes.
+    """The values of a call that its `undo` takes."""
 
-    Attributes:
-        handler: The handler of the tool.
-        arguments: Names of the arguments.
-        result: The parameter that gets the result; empty if there is none.
-        rest: The parameter that gets the other arguments; empty if there is none.
-    """
-
-    handler: Handler
+    handler: Handler  # of the tool
     arguments: tuple[str, ...]
-    result: str
-    rest: str
+    result: str  # the parameter that gets the result; empty if there is none
+    rest: str  # the parameter that gets the other arguments; empty if there is none
 
     def fit(self, values: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """Arrange the validated arguments of a call and its result; defaults are added to arguments left out."""

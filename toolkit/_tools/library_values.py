@@ -148,13 +148,9 @@ def write_table(value: Any) -> str:
 
 
 def write_rows(value: Any, start: int, columns: Collection[str] | None, room: int) -> tuple[str, int]:
-    """Write rows of a table as CSV, as many as have room; return also the number of the row that follows.
+    """Write rows of a table as CSV, as many as fit into `room` characters; return also the number of the next row.
 
-    Args:
-        value: The table.
-        start: Number of the first row, counted from 0.
-        columns: Names of the columns to write; all if None.
-        room: Characters. At least one row is written, even if it is longer.
+    At least one row is written. Rows are counted from 0; None stands for all columns.
 
     Raises:
         KeyError: There is no such column.

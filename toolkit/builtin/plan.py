@@ -140,10 +140,7 @@ class InnerCalls:
     async def run(self, calls: Sequence[ToolCall], context: ToolContext[Any], first: int = 0) -> dict[str, ToolResult]:
         """Execute calls until an approver stops the run; returns results by call id, with their whole texts.
 
-        Args:
-            calls: The calls. Those that only read run in parallel, others in order.
-            context: The context of the call that makes them.
-            first: Number of calls that it has made before.
+        Those that only read run in parallel, others in order. `first` is the number of calls before them.
 
         Raises:
             FatalError: A tool raised it, or cannot be executed where it is to run.

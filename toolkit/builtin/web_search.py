@@ -86,17 +86,11 @@ Search: TypeAlias = Callable[[str, int], Iterable[RawResult] | Awaitable[Iterabl
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A piece of a page.
+    """A piece of a page."""
 
-    Attributes:
-        result: The page.
-        text: The piece.
-        score: Cosine of the piece and the query; 0 if they were not compared.
-    """
-
-    result: Result
+    result: Result  # the page
     text: str
-    score: float = 0.0
+    score: float = 0.0  # cosine of the piece and the query; 0 if they were not compared
 
 
 @spell_options(WebOptions, {**DEFAULTS, **PAGE_DEFAULTS}, {})

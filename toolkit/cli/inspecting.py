@@ -51,13 +51,7 @@ class Refused(Exception):
 
 
 class Inspector(ThreadingHTTPServer):
-    """A page about the tools of a toolbox, and a chat with a runner.
-
-    Args:
-        runner: The runner of the chat, with the tools.
-        title: Name of the file with the tools.
-        deps: Passed to the tools, as by `Runner.run`.
-        port: Port on this machine; 0 for any free one.
+    """A page about the tools of a toolbox, and a chat with a runner that has them.
 
     Raises:
         OSError: The port is in use.

@@ -62,16 +62,10 @@ fieldset{border:1px solid var(--l);border-radius:8px;margin:.6em 0;padding:.2em 
 
 @dataclass(frozen=True)
 class Site:
-    """The parts that all pages share.
+    """The parts that all pages share."""
 
-    Attributes:
-        title: Name of the file with the tools.
-        root: Path of the first page, which ends with a slash.
-        tools: The tools.
-    """
-
-    title: str
-    root: str
+    title: str  # name of the file with the tools
+    root: str  # path of the first page, which ends with a slash
     tools: Sequence[Tool[..., Any]]
 
     def render(self, here: str, content: Iterable[str]) -> Iterator[str]:

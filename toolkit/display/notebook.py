@@ -383,13 +383,9 @@ def _render_run(
 
 
 def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_page: bool = False) -> str:
-    """Render a turn; "" if it is the answer alone.
+    """Render a turn, without rows in a hidden state; "" if it is the run's answer alone, which is displayed elsewhere.
 
-    Args:
-        turn: The turn.
-        answer: The run's answer, which is displayed elsewhere.
-        hidden: States of rows that are left out.
-        is_page: Whether the turn is part of a whole page, on which nothing is folded.
+    On a page nothing is folded.
     """
     rows, response = [row for row in turn.rows.values() if row.state not in hidden], turn.response
     if not (rows or response.reasoning or turn.messages):
@@ -411,9 +407,7 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
 def render_row(row: Row, size: int = MAX_CELL) -> str:
     """Render one call: its arguments beside its result, or above it if that is a table, or on a narrow page.
 
-    Args:
-        row: The call.
-        size: Characters of one text, at most. If it is that of a page, a table is the whole text that the model read.
+    A text has at most `size` characters. If that is the size of a page, a table is the whole text that the model read.
     """
     style = {"error": " bad", "waiting": " wait"}.get(row.state, "")
     mark = {"done": "", "waiting": "waits for approval"}.get(row.state, row.state)

@@ -49,12 +49,7 @@ border-radius:3px;padding:.25em 1em}
 
 
 class Question:
-    """A question that is displayed, and its answer.
-
-    Args:
-        card: HTML of the question.
-        widget: The widget to display; an anywidget by default.
-    """
+    """A question in HTML that is displayed by a widget, and its answer."""
 
     def __init__(self, card: str, widget: Any = None) -> None:
         self._changed = threading.Condition()

@@ -51,17 +51,12 @@ Part = str | Image | File
 
 
 class Unreachable(Failed):
-    """Another program cannot be reached.
-
-    Attributes:
-        brief: The message without the address, for a model.
-        cause: The exception of the transport, which is neither part of the traceback nor pickled.
-    """
+    """Another program cannot be reached."""
 
     def __init__(self, message: str, brief: str = "", cause: BaseException | None = None) -> None:
         super().__init__(message)
-        self.brief: str = brief
-        self.cause: BaseException | None = cause
+        self.brief: str = brief  # without the address, for a model
+        self.cause: BaseException | None = cause  # neither part of the traceback nor pickled
 
 
 class RemoteSource:
@@ -308,13 +303,9 @@ def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:
 
 
 class BoundedStream:
-    """A mixin for streams of httpx or httpx2 that limits the bytes of an answer.
+    """A mixin for streams of httpx or httpx2 that limits the bytes of an answer."""
 
-    Attributes:
-        error: Raised for an answer that is longer, or compressed, although that was not asked for: it may grow a
-            thousandfold.
-    """
-
+    # Raised for an answer that is longer, or compressed, although that was not asked for: it may grow a thousandfold.
     error: ClassVar[type[Exception]]
 
     def __init__(self, response: Any, max_bytes: int) -> None:

@@ -28,13 +28,9 @@ NESTED = "too many alternatives lie inside each other. Send less, or nest it les
 
 @dataclass
 class Probe:
-    """Test whether a value matches a part of the schema as it is, without defaults and coercion.
+    """Test whether a value matches a part of the schema as it is, without defaults and coercion."""
 
-    Attributes:
-        validator: The SchemaValidator; set once it is built, since the schemas that it is built from refer to this.
-    """
-
-    validator: Any = None
+    validator: Any = None  # set once it is built, since the schemas that it is built from refer to this
 
     def fits(self, place: str, value: Any, info: Any) -> bool:
         """Return whether a value matches the part at a JSON pointer."""
@@ -74,14 +70,11 @@ class Alternatives:
     """Check of `oneOf`, and of `anyOf`: a value is read as the first alternative that it matches as it is.
 
     A value that matches none as it is may be coerced to any.
-
-    Attributes:
-        is_exclusive: Whether a value that matches several is refused.
     """
 
     probe: Probe
     places: Sequence[str]
-    is_exclusive: bool
+    is_exclusive: bool  # whether a value that matches several is refused
 
     def find_first(self, value: Any, info: Any) -> int | None:
         """Return the index of the first alternative that matches; None if none does."""
@@ -142,14 +135,9 @@ def is_multiple(value: float, step: float) -> bool:
 
 @dataclass(frozen=True)
 class Workload:
-    """Graph of the parts of a schema: an edge leads from each part to the parts that it uses.
+    """Graph of the parts of a schema: an edge leads from each part to the parts that it uses."""
 
-    Attributes:
-        here: Parts that apply to the same value.
-        deeper: Parts that apply to values inside it.
-    """
-
-    # Dicts without values are ordered sets.
+    # Those for the same value, and those for values inside it. Dicts without values are ordered sets.
     here: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     deeper: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 

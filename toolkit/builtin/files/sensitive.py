@@ -41,8 +41,7 @@ DEFAULT_GUARDED = (
 class Patterns:
     """Matches a path if it or one of its parent directories fits a pattern, whatever the case of letters.
 
-    Args:
-        patterns: Parts of paths; one that begins with `!` is an exception.
+    A pattern that begins with `!` is an exception.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:

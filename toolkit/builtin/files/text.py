@@ -43,17 +43,11 @@ class NotText(OSError):
 
 @dataclass(frozen=True)
 class TextFormat:
-    """The encoding and line ends of a text file.
-
-    Attributes:
-        encoding: Its encoding.
-        mark: Its byte order mark, which is not part of the text.
-        has_crlf: Whether every line ends in CR LF.
-    """
+    """The encoding and line ends of a text file."""
 
     encoding: str = "utf-8"
-    mark: bytes = b""
-    has_crlf: bool = False
+    mark: bytes = b""  # a byte order mark, which is not part of the text
+    has_crlf: bool = False  # in every line
 
     def encode(self, text: str) -> bytes:
         """Encode a text, with the byte order mark."""
@@ -67,10 +61,7 @@ class TextFormat:
 def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") -> tuple[str, TextFormat]:
     """Decode a file's bytes by their byte order mark or as UTF-8, and return the text and its format.
 
-    Args:
-        data: The file's bytes.
-        is_cut: Whether the bytes may end within a character or line end; such a character is left out.
-        errors: "replace" to replace what cannot be decoded; such a text is not written again.
+    With `is_cut`, they may end within a character or line end; such a character is left out.
 
     Raises:
         NotText: They are not text.
@@ -129,14 +120,10 @@ def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
 def report_errors(
     label: str, path: str, outside: Mapping[str, str], missing: str = "", large: str = ""
 ) -> Iterator[None]:
-    """Convert errors of the system to errors for the model.
+    """Convert errors of the system to errors for the model, whose messages begin with a label.
 
-    Args:
-        label: Begins the message.
-        path: The path that the model gave.
-        outside: Messages for a path that leads out of the root, by `OutsideError.way`; `{}` is the path.
-        missing: Message if the path does not exist; by default the system's reason, as for all other errors.
-        large: Added to the message if a file is too large.
+    `outside` has the messages for a path that leads out of the root, by `OutsideError.way`; `missing` is the one for a
+    path that does not exist; `large` is added to the one for a file that is too large.
     """
     try:
         yield

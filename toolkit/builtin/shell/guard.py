@@ -62,10 +62,8 @@ def serve() -> int:
 def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     """Run a function in a child until it ends or is cancelled, then end all descendants.
 
-    Args:
-        run: Runs in the child; its value is the child's exit code.
-        control: Control socket; its end cancels, and the child's wait status goes there if it ended by itself.
-        adopts: Whether this process adopts orphans.
+    The function returns the child's exit code. The end of the control socket cancels; the wait status of a child that
+    ended by itself goes there.
     """
     wakeups = _listen_for_signals()
     try:

@@ -262,11 +262,7 @@ def _drain(stream: int, sink: Sink) -> None:
 
 
 class Capture:
-    """The beginning and the end of a stream.
-
-    Args:
-        max_bytes: Bytes that are stored of the beginning, and of the end.
-    """
+    """The beginning and the end of a stream, `max_bytes` of each."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

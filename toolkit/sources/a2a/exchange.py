@@ -66,17 +66,11 @@ NOTHING = "The agent has done the task, without output."
 
 @dataclass(eq=False)
 class Exchange:
-    """A message to an agent, and the agent's answer.
-
-    Attributes:
-        client: A client for the agent.
-        report: Receives the progress that the agent reports.
-        task: The task, as far as it is known.
-    """
+    """A message to an agent, and the agent's answer."""
 
     client: Client
-    report: Callable[[str], None]
-    task: Task | None = None
+    report: Callable[[str], None]  # receives the progress that the agent reports
+    task: Task | None = None  # as far as it is known
     _pieces: dict[str, list[Artifact]] = field(default_factory=dict)  # by id of the artifact
 
     @property

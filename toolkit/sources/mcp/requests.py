@@ -81,16 +81,11 @@ def make_question_tool(server: str) -> AnyTool:
 
 @dataclass(eq=False)
 class ServerRequests:
-    """Answers the requests that a server makes during one call of its tools; made in the run's event loop.
+    """Answers the requests that a server makes during one call of its tools; made in the run's event loop."""
 
-    Attributes:
-        tools: The tools that answer them, for sampling and for elicitation.
-        context: The context of the server's call.
-        stopped: The result of the request at which an approver ended the run, or the exception that has ended it there.
-    """
-
-    tools: tuple[AnyTool | None, AnyTool | None]
-    context: ToolContext[Any]
+    tools: tuple[AnyTool | None, AnyTool | None]  # those that answer them, for sampling and for elicitation
+    context: ToolContext[Any]  # of the server's call
+    # The result of the request at which an approver ended the run, or the exception that has ended it there.
     stopped: ToolResult | Exception | None = None
     _count: int = 0
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)

@@ -150,20 +150,14 @@ class Address:
 
 
 class Streams(AbstractAsyncContextManager[Any]):
-    """The streams of a transport of the mcp package.
-
-    Attributes:
-        has_ended: Whether the server has ended the connection.
-        status: The last HTTP status that is an error, such as "401 Unauthorized"; None for a command.
-        fault: Why this side ended the connection; empty if it did not.
-        on_result: Receives each result of the server before the mcp package does, and may change it.
-    """
+    """The streams of a transport of the mcp package."""
 
     def __init__(self, streams: AbstractAsyncContextManager[Any]) -> None:
         self._streams = streams
-        self.status: str | None = None
-        self.fault = ""
-        self.has_ended: bool = False
+        self.status: str | None = None  # the last HTTP status that is an error, such as "401 Unauthorized"
+        self.fault = ""  # why this side ended the connection; empty if it did not
+        self.has_ended: bool = False  # by the server
+        # Receives each result of the server before the mcp package does, and may change it.
         self.on_result: Callable[[dict[str, Any]], object] | None = None
 
     async def __aenter__(self) -> Any:
