@@ -96,15 +96,8 @@ def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
         f"{each}={part['default']!r}" if "default" in as_mapping(part) else each
         for each, part in schema["properties"].items()
     )
-    returns = "" if output is None else f" -> {_format_type(output, output, 'Result')}"
+    returns = "" if output is None else f" -> {StubWriter().write_type(output, output, 'Result')}"
     return f"{name}({', '.join(names)}){returns}"
-
-
-def _format_type(part: Any, schema: Any, name: str) -> str:
-    try:
-        return StubWriter().write_type(part, schema, name)
-    except Exception:  # noqa: BLE001  a schema from elsewhere may hold anything
-        return "Any"
 
 
 def _render_marks(tool: Tool[..., Any]) -> str:
@@ -149,7 +142,7 @@ def _render_parameters(schema: Mapping[str, Any]) -> str:
 
 
 def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    kind = _format_type(part, schema, name.title())
+    kind = StubWriter().write_type(part, schema, name.title())
     default = f" = {part['default']!r}" if "default" in part else ""
     limits = ", ".join(f"{word} {value}" for word, value in part.items() if word in _LIMITS)
     is_optional = not default and name not in schema.get("required", ())
