@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, HttpUrl, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, HttpUrl, SecretStr
 
 from toolkit import Tool, tool
 from toolkit.display import Form, InvalidForm
@@ -347,6 +347,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "inside of JSON": (list[int], {"value": '[1, "x"]'}, {"value": "[1]: Input should be a valid integer, unable to "
                                                                    "parse string as an integer"}),
     "inside of objects": (Place, {"value": '{"street": {"name": "A"}}'}, {"value": "city: required"}),
+    "a type that raises": (Annotated[int, AfterValidator(lambda number: 1 // number)], {"value": "0"},
+                           {"": "ZeroDivisionError: integer division or modulo by zero"}),
 }  # fmt: skip
 
 

@@ -338,6 +338,13 @@ def test_story() -> None:
     )
 
 
+def test_story_of_a_resumed_run() -> None:
+    """A call of an earlier response, which runs before the first turn, comes before it."""
+    story = Story([ToolCallStarted(QUICK), ToolCallFinished(QUICK, ToolResult(3, "3"), 0.5), TurnStarted(turn=1)])
+
+    assert displayed(story).text.startswith("1 call|Before|load|500 ms|rows = |3|3")
+
+
 def test_repr() -> None:
     """Where there is no HTML, a line says what it is."""
     story = Story([TurnStarted(turn=0), ToolCallStarted(QUICK)])

@@ -596,6 +596,12 @@ class TestLock:
         with lie("stdio", lock=tmp_path / "none" / "lock") as server, pytest.raises(Failed, match="cannot be written"):
             Toolbox([server])
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows gives another reason")
+    def test_lock_that_cannot_be_read(self, tmp_path: Path) -> None:
+        """A server whose lock cannot be read is not used."""
+        with lie("stdio", lock=tmp_path) as server, pytest.raises(Failed, match=r"cannot be read: Is a directory\.$"):
+            server.connect()
+
     def test_server_that_is_not_there(self, tmp_path: Path) -> None:
         """The lock of an optional server that cannot be reached stays as it is."""
         path = tmp_path / "lock"

@@ -86,6 +86,16 @@ def test_a_value_of_the_application_in_place_of_a_result() -> None:
     assert {"trip.city": "Rome", "trips": 1} == dict(shared.view("first"))
 
 
+def test_a_value_of_the_application_below_two_results() -> None:
+    """It replaces several results in another instance, one of which is inside the other."""
+    shared = SharedValues()
+    shared.store_result("trip", {"days": 2}, "first")
+    shared.store_result("trip.hotel", {"stars": 3}, "first")
+    shared.set("trip.hotel.name", "Ritz")
+
+    assert {"trip.hotel.name": "Ritz"} == dict(shared.view("first"))
+
+
 def test_copies() -> None:
     """Changing a value after it was stored, or after it was read, does not change the stored one."""
     given = {"names": ["Rome"]}
@@ -128,6 +138,7 @@ def test_a_view() -> None:
     view = SharedValues({"trip.city": "Rome", "key": "secret"}).view()
 
     assert {"trip.city": "Rome", "key": "secret"} == dict(view)
+    assert "{'key': 'secret', 'trip.city': 'Rome'}" == repr(view)
     assert ("Rome", {"city": "Rome"}) == (view["trip.city"], view["trip"])
     assert (True, False, False, False) == ("key" in view, "ke" in view, "trip.day" in view, "" in view)
 
