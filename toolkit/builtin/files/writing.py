@@ -138,10 +138,8 @@ def _try_lock(directory: int) -> bool:
 
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        pass  # some file systems cannot
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # some file systems cannot lock
     return True
 
 
