@@ -159,6 +159,7 @@ def claim_in_a_process(path: Path, begin: Any, got: Any) -> None:
     got.put(claims(SQLiteLedger(path), 50, threads=2))
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")  # the threads of earlier tests
 @pytest.mark.parametrize("method", sorted({"spawn", "fork"} & set(multiprocessing.get_all_start_methods())))
 def test_processes(method: Any, tmp_path: Path) -> None:
     """Of processes that claim the same call one gets it; the file may be made by all of them at once."""
