@@ -932,7 +932,7 @@ def test_last_of_equal_keys_wins(strict: bool) -> None:
 
 @pytest.mark.parametrize("value", [None, "oops", [1], {"a": "b"}], ids=repr)
 def test_mcp_answer_beside_its_schema(value: Any) -> None:
-    """A result that contradicts the annotation is sent as text alone: clients refuse it as structured content."""
+    """A result that contradicts the annotation is an error with its text: clients refuse any other, or no, content."""
 
     def count() -> dict[str, int]:
         return cast(dict[str, int], value)
@@ -940,4 +940,5 @@ def test_mcp_answer_beside_its_schema(value: Any) -> None:
     asked = {"method": "tools/call", "id": 1, "params": {"name": "count", "arguments": {}}}
     (answer,) = Toolbox([count]).answer(asked, "mcp")
 
-    assert (False, False) == ("structuredContent" in answer, answer["isError"])
+    assert (False, True) == ("structuredContent" in answer, answer["isError"])
+    assert "count has run, but this is not what it declares to return." == answer["content"][-1]["text"]

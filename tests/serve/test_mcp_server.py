@@ -170,6 +170,25 @@ def test_images_and_files() -> None:
     assert {"result": ["here", None, None]} == result.structured_content
 
 
+@VERSIONS
+def test_result_that_is_not_as_declared(mode: Any) -> None:
+    """A result that does not match the return annotation is an error with its text; a client raises no exception."""
+
+    def measure() -> float:
+        """Measure something."""
+        return float("nan")
+
+    async def main() -> types.CallToolResult:
+        async with Client(make_server([measure]), mode=mode) as client:
+            return await client.call_tool("measure", {})
+
+    result = asyncio.run(main())
+
+    assert (True, None) == (result.is_error, result.structured_content)
+    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    assert ['"NaN"', "measure has run, but this is not what it declares to return."] == texts
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [

@@ -37,7 +37,11 @@ class ModelContextProtocol(Dialect):
     def render_results(
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
-        """Answer each call by a result, with structured content if the call's spec declares an output that matches."""
+        """Answer each call by a result, with structured content if the call's spec declares an output.
+
+        A result that does not match the declared output is an error: clients raise an exception if a result has other
+        structured content, or none.
+        """
         by_name = {spec.name: spec for spec in specs}
         return [_render_result(by_name.get(call.name), result) for call, result in done]
 
@@ -61,20 +65,15 @@ class ModelContextProtocol(Dialect):
 
 def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     images = [{"type": "image", "data": encode_base64(i), "mimeType": i.media_type} for i in result.images]
-    answer = {
-        "content": [
-            {"type": "text", "text": replace_surrogates(result.text)},
-            *images,
-            *map(render_resource, result.files),
-        ],
-        "isError": result.is_error,
-        "resultType": "complete",
-    }
+    text = {"type": "text", "text": replace_surrogates(result.text)}
+    content = [text, *images, *map(render_resource, result.files)]
+    answer = {"content": content, "isError": result.is_error, "resultType": "complete"}
     if spec is None or spec.output is None or result.is_error:
         return answer
     data = _list_parts(result) if images or result.files else result_data(result)
-    if not is_valid(spec.output, data, spec.output):  # clients refuse other content; the text is complete
-        return answer
+    if not is_valid(spec.output, data, spec.output):
+        fault = {"type": "text", "text": f"{spec.name} has run, but this is not what it declares to return."}
+        return {**answer, "content": [*content, fault], "isError": True}
     return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
 
 
