@@ -272,8 +272,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer a message; what gets no answer is held for as long as the client waits."""
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         known = self.headers.get("mcp-session-id", STATE["session"])
-        if known != STATE["session"]:
-            self.send_error(404)
+        if known != STATE["session"] or ("forgetful" in SWITCHES and request["method"] == "tools/call"):
+            self.refuse_session(request)
             return
         self.send_response(200 if "id" in request else 202)
         self.send_header("mcp-session-id", STATE["session"])
@@ -291,6 +291,14 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.recv(1)  # until the client goes
         else:
             handle(request)
+
+    def refuse_session(self, request: dict[str, Any]) -> None:
+        """Answer that there is no such session; a polite server says so in its own words."""
+        error = {"jsonrpc": "2.0", "id": request.get("id"), "error": {"code": -32001, "message": "Not here"}}
+        self.send_response(404)
+        self.send_header("content-type", "application/json" if "polite" in SWITCHES else "text/html")
+        self.end_headers()
+        self.wfile.write(json.dumps(error).encode() if "polite" in SWITCHES else b"")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Be quiet."""

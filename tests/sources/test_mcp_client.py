@@ -28,6 +28,7 @@ from mcp_types import (
     TextContent,
     Tool,
 )
+from starlette.responses import PlainTextResponse
 
 from tests import ways
 from tests.apps import serve
@@ -464,7 +465,7 @@ def test_refusal() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("unknown", "gave an invalid answer"),
+        ("unknown", "gave an invalid answer: content.0.TextContent.text: Field required."),
         ("wrong", "old\nThis does not match what mcp_liar_wrong declares to return."),
         ("ask", '"message": "Elicitation not supported"'),
         ("sample", '"message": "Sampling not supported"'),
@@ -962,6 +963,23 @@ def test_http() -> None:
 
         assert "3" == results[-1].text
         server.close()
+
+
+def test_http_status_of_a_call() -> None:
+    """A call that fails by an HTTP status says which."""
+    served, is_closed = make_server().streamable_http_app(), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (PlainTextResponse("closed", 503) if is_closed.is_set() else served)(scope, receive, send)
+
+    with serve(app) as url, MCP(f"{url}/mcp", name="s", timeout=10) as server:
+        box = Toolbox([server])
+        is_closed.set()
+        result = box.call("mcp_s_add", {"a": 1, "b": 2})
+        is_closed.clear()
+
+    reason = "its last answer had the HTTP status 503 Service Unavailable."
+    assert f"The MCP server 's' refused the call: {reason}" == result.text
 
 
 def test_server_of_the_same_loop() -> None:

@@ -128,13 +128,22 @@ def test_death_with_several_calls(way: str) -> None:
         assert [LOST] * 3 == [result.text for result in Toolbox([server]).call_many(calls)]
 
 
-def test_forgotten_session() -> None:
-    """After a session that the server has forgotten, the next call opens another."""
-    with lie("http") as server:
+@pytest.mark.parametrize("switches", [[], ["polite"]], ids=["no reason", "reason"])
+def test_forgotten_session(switches: list[str]) -> None:
+    """A call in a session that the server has forgotten is made in another one, since it was not executed."""
+    with lie("http", "never", *switches) as server:
         box = Toolbox([server])
-        results = [box.call("mcp_liar_forget"), box.call("mcp_liar_echo"), box.call("mcp_liar_echo")]
+        results = [box.call("mcp_liar_forget"), box.call("mcp_liar_echo")]
 
-    assert ["done", f"{REFUSED}Session terminated", "done"] == [result.text for result in results]
+    assert ["done", "done"] == [result.text for result in results]
+
+
+def test_each_session_is_forgotten() -> None:
+    """A call is made in one other session, and not in a third."""
+    with lie("http", "never", "forgetful") as server:
+        result = Toolbox([server]).call("mcp_liar_echo")
+
+    assert f"{REFUSED}Session terminated" == result.text
 
 
 def test_many_calls_that_hang(way: str) -> None:

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import ValidationError
 from typing_extensions import Unpack
 
 from toolkit._concurrency.event_loop import private_loop
@@ -301,25 +302,27 @@ class MCP(RemoteSource):
 
         return await private_loop.arun(lambda: self._request(ask))
 
-    async def _request(self, request: Callable[[Session], Awaitable[T]]) -> T:
-        """Make a request, in the private loop."""
+    async def _request(self, request: Callable[[Session], Awaitable[T]], *, is_first: bool = True) -> T:
+        """Make a request, in the private loop; in a new session if the server has forgotten the last one."""
         session = await self._get_session()
         try:
             return await request(session)
         except (MCPError, ValueError, TimeoutError) as error:
-            raise self._explain(error, session) from error
+            if not is_first or not session.has_expired(error):
+                raise self._explain(error, session) from error
+        return await self._request(request, is_first=False)
 
     def _explain(self, error: Exception, session: Session) -> ToolError:
         """Explain why a request has no answer."""
         if isinstance(error, TimeoutError):
             return TimedOut.after(self._timeout)
         if not isinstance(error, MCPError):
-            return Failed(f"The MCP server {self.name!r} gave an invalid answer: {type(error).__name__}.")
+            return Failed(f"The MCP server {self.name!r} gave an invalid answer: {self._describe(error)}")
         if error.code == types.REQUEST_TIMEOUT and isinstance(error.__context__, TimeoutError):
             return TimedOut.after(self._timeout)  # as the tool's own limit does; a server may answer with the same code
         if session.is_lost(error):
             return Failed(LOST.format(name=self.name, reason=f": {session.fault}" if session.fault else ""))
-        return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(error)}")
+        return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(session.add_status(error))}")
 
     def _select_usable(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
         """Leave out the tools that differ from the lock; write the lock if it does not exist.
@@ -374,6 +377,9 @@ class MCP(RemoteSource):
             return f"{str(error.filename or self._address.cwd)!r}: {error.strerror}."
         if isinstance(error, MCPError):
             return escape_hidden(shorten(f"{error.message}", MAX_ERROR))
+        if isinstance(error, ValidationError):
+            fault = error.errors(include_url=False, include_input=False)[0]
+            return escape_hidden(shorten(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}.", MAX_ERROR))
         return super()._describe(error)
 
     async def _call(

@@ -47,6 +47,9 @@ Answer: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequire
 # Texts by which the mcp package reports a lost connection. Its code, -32000, is used for other errors by many servers.
 CLOSED = "Connection closed"
 STREAM_CLOSED = "SSE stream "
+# Its texts for an HTTP status that is an error, and for 404 to a request of a session.
+STATUS_ERRORS = ("Server returned an error response", "Not Found")
+EXPIRED = "Session terminated"
 
 
 class Session:
@@ -101,6 +104,10 @@ class Session:
         is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
         return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)
 
+    def has_expired(self, error: Exception) -> bool:
+        """True if an error says that the server has forgotten this session, and so has not executed the request."""
+        return self.has_ended and isinstance(error, MCPError) and error.message == EXPIRED
+
     @property
     def fault(self) -> str:
         """Why this side ended the connection; empty if it did not."""
@@ -151,14 +158,18 @@ class Session:
 
     def _explain(self, error: Exception) -> BaseException:
         """Return the error of a connection that failed, with details from the streams if they have some."""
-        leaf, streams = find_leaf(error), self._streams
-        if not isinstance(leaf, MCPError) or streams is None:
+        leaf = find_leaf(error)
+        if not isinstance(leaf, MCPError) or self._streams is None:
             return leaf
-        if streams.status is not None and leaf.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND):
-            return MCPError(leaf.code, f"its last answer had the HTTP status {streams.status}.", leaf.data)
         if self._address.is_command and leaf.code == types.CONNECTION_CLOSED:
-            return Failed(f"{streams.fault or 'the command ended at once; see its standard error'}.")
-        return leaf
+            return Failed(f"{self.fault or 'the command ended at once; see its standard error'}.")
+        return self.add_status(leaf)
+
+    def add_status(self, error: MCPError) -> MCPError:
+        """Return an error that only says that there was an HTTP error with the status, and any other as it is."""
+        if error.message not in STATUS_ERRORS or self._streams is None or self._streams.status is None:
+            return error
+        return MCPError(error.code, f"its last answer had the HTTP status {self._streams.status}.", error.data)
 
     def _drop_malformed(self, result: dict[str, Any]) -> None:
         """Leave the malformed tools out of a listing, which the mcp package would refuse as a whole."""

@@ -179,8 +179,10 @@ class Streams(AbstractAsyncContextManager[Any]):
             response.stream = limited
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
-        if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST":
-            self.has_ended |= "mcp-session-id" in request.headers
+        is_missing = response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST"
+        if is_missing and "mcp-session-id" in request.headers:
+            self.has_ended = True
+            response.headers["content-type"] = "text/plain"  # so that the mcp package has one error for any body
 
 
 class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
