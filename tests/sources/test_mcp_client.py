@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import gc
 import itertools
 import logging
@@ -55,6 +56,7 @@ from toolkit.events import ToolCallStarted, ToolCallUpdated, event_to_dict
 from toolkit.models import ModelRequest, ToolMessage
 from toolkit.serve.mcp import make_server as make_toolkit_server
 from toolkit.sources.mcp import MCP
+from toolkit.sources.mcp.transport import LINES
 from toolkit.testing import ScriptedModel, call
 
 HERE = Path(__file__).parent
@@ -483,6 +485,25 @@ def test_misbehaviour(name: str, text: str) -> None:
     assert text in first
     assert len(first) <= 100_000
     assert "done" == second
+
+
+def test_printed_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """A line of a server's standard output that is no message is left out, with a warning of one line."""
+    with liar() as server:
+        assert "done" == Toolbox([server]).call("mcp_liar_noise").text
+
+    (record,) = (record for record in caplog.records if "Starting up..." in record.getMessage())
+    assert ("toolkit", None) == (record.name, record.exc_info)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 99])
+def test_printed_lines_in_pieces(size: int) -> None:
+    """Wherever the output of a command is cut into pieces, all messages are read, and nothing else."""
+    decoder = codecs.getincrementaldecoder(LINES)()
+    output = 'Hi\n\n \r\n  {"a": "é {\u2028"}\r\n[{}]\n{}\nend{'.encode()
+    pieces = [decoder.decode(output[start : start + size]) for start in range(0, len(output), size)]
+
+    assert ['{"a": "é {\u2028"}\r', "{}", ""] == [line.lstrip() for line in "".join(pieces).split("\n")]
 
 
 def test_flood() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import os
 import re
 import shlex
@@ -24,12 +25,16 @@ from toolkit._guards.options import check_env, check_headers, check_type
 from toolkit.errors import DefinitionError
 from toolkit.sources.remote import BoundedStream
 
+logger: logging.Logger = logging.getLogger("toolkit")
+
 MAX_MESSAGE = 16 * 2**20  # bytes
-# Name of the encoding of a command's output: UTF-8, with at most MAX_MESSAGE bytes in a line.
+# Name of the encoding of a command's output: UTF-8, with at most MAX_MESSAGE bytes in a line, and without other lines
+# than messages, which the mcp package would log with a traceback.
 LINES = "toolkit_lines"
 TOO_LONG = "TOO LONG FOR TOOLKIT"  # replaces a line that is too long; it is not a message
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
+_PART = re.compile(r"[^\n]*\n|[^\n]+")  # of a line
 _SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value but the program to launch
 
 
@@ -190,9 +195,10 @@ class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
 
 
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
-    """Decodes UTF-8, and replaces a line that is too long by one that says so."""
+    """Decodes UTF-8, leaves out lines that are no messages, and replaces a line that is too long by TOO_LONG."""
 
     length = 0  # bytes so far of the last line
+    is_start, is_message = True, True  # of the last line: whether it is blank so far, and may be a message
 
     def _buffer_decode(self, input: Any, errors: str, final: bool) -> tuple[str, int]:  # noqa: A002, FBT001  the names of the base class
         return codecs.utf_8_decode(input, errors, final)
@@ -201,9 +207,20 @@ class _LineDecoder(codecs.BufferedIncrementalDecoder):
         end = input.rfind(b"\n") + 1
         self.length = len(input) - end + (0 if end else self.length)
         if self.length <= MAX_MESSAGE:
-            return super().decode(input, final)
+            return "".join(filter(self._belongs_to_message, _PART.findall(super().decode(input, final))))
         self.reset()
         return f"\n{TOO_LONG}\n"  # which ends the connection
+
+    def _belongs_to_message(self, part: str) -> bool:
+        """Return whether a part of a line may belong to a message, which is an object in JSON."""
+        if self.is_start and not part.strip():
+            return False
+        if self.is_start:
+            self.is_message = part.lstrip().startswith("{")
+            if not self.is_message:
+                logger.warning("An MCP server has printed a line that is no message, which is left out: %.200r", part)
+        self.is_start = part.endswith("\n")
+        return self.is_message
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:
