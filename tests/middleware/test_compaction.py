@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.ways import arun, astream, run, stream
-from toolkit import File, Image, Runner, RunResult, RunState, ToolCall, Usage, tool
+from toolkit import File, Image, Runner, RunResult, RunState, Session, ToolCall, Usage, tool
 from toolkit.approvers import defer
 from toolkit.middleware import Compaction, estimate_tokens
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage, UserMessage
@@ -161,6 +161,25 @@ def test_summary_of_a_function(go: Go, later: bool) -> None:
     assert len({*asked}) == len(asked) < 15
     assert (1 + 2 * 30 + 1, "Read.") == (len(result.messages), result.output)
     assert max(estimate_tokens(request.messages) for request in model.requests) <= 6_000
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["one hook", "a new hook for each run"])
+def test_summary_of_a_long_chat(is_shared: bool) -> None:
+    """However long a chat is, `summarize` gets `max_tokens` at most: its last summary, if any, and what followed."""
+    asked: list[Sequence[Message]] = []
+
+    def summarize(messages: Sequence[Message]) -> str:
+        asked.append(messages)
+        return f"summary {len(asked)}"
+
+    hook, session = Compaction(2_000, keep_recent=4, summarize=summarize), Session()
+    for number in range(60):
+        hooks = [hook if is_shared else Compaction(2_000, keep_recent=4, summarize=summarize)]
+        Runner(model=ScriptedModel(["An answer. " * 20]), hooks=hooks).run(f"{number} " * 200, session=session)
+
+    assert max(map(estimate_tokens, asked)) <= 2_000 < estimate_tokens(session.messages)
+    follows = [messages[0].text.endswith(f"here]\nsummary {number}") for number, messages in enumerate(asked)]
+    assert follows == [is_shared and number > 0 for number in range(len(asked))]
 
 
 def test_a_summary_must_be_text() -> None:

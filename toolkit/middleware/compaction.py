@@ -67,7 +67,8 @@ class Compaction:
         max_tokens: Tokens of the messages of a request, at least 1,000.
         keep_recent: Number of last messages that are sent unchanged, unless they alone are too long.
         summarize: A sync or async function that returns a summary of the messages that are left out, for example by a
-            run of another model. By default each message becomes a line. Summaries are cut to a tenth of `max_tokens`.
+            run of another model. It gets its last summary and the messages since, shortened to `max_tokens`. By default
+            each message becomes a line. Summaries are cut to a tenth of `max_tokens`.
 
     Raises:
         ValueError: A number is out of range.
@@ -140,8 +141,22 @@ class Compaction:
             known = self._summaries.get(messages)
         if known is not None:
             return known
-        summary = self._summarize(messages)
+        summary = self._summarize(self._list_new(messages))
         return summary if inspect.isawaitable(summary) else self._remember(messages, summary)
+
+    def _list_new(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """List the messages for `summarize`: the last summary, if it is of the first ones, and the others.
+
+        They are shortened, too, since the context window of the model that summarises may be no larger.
+        """
+        with self._lock:
+            first = max((known for known in self._summaries if known == messages[: len(known)]), key=len, default=())
+            summary = self._summaries.get(first)
+        if summary is not None:
+            messages = (_write_summary(len(first), summary), *messages[len(first) :])
+        shorten = Compaction(self._max_tokens, keep_recent=self._keep_recent).before_model
+        request = shorten(ModelRequest(messages=messages))
+        return request.messages if isinstance(request, ModelRequest) else messages
 
     def _remember(self, messages: tuple[Message, ...], summary: Any) -> str:
         if not isinstance(summary, str):
@@ -168,8 +183,7 @@ class Compaction:
         messages: list[Message] = []
         for number, (part, _) in enumerate(sections):
             if number in summaries:
-                head = f"[Summary of {len(part)} earlier messages, which are left out here]"
-                messages.append(UserMessage(f"{head}\n{_cut_middle(summaries[number], characters)}"))
+                messages.append(_write_summary(len(part), _cut_middle(summaries[number], characters)))
             else:
                 messages += part
         return replace(request, messages=tuple(messages))
@@ -316,6 +330,10 @@ def _belongs(message: Message, earlier: Message) -> bool:
         return True
     is_attachment = isinstance(message, UserMessage) and message.text in (IMAGES_TEXT, FILES_TEXT)
     return is_attachment and isinstance(earlier, ToolMessage)
+
+
+def _write_summary(count: int, text: str) -> UserMessage:
+    return UserMessage(f"[Summary of {count} earlier messages, which are left out here]\n{text}")
 
 
 def _cut_lines(text: str) -> str:
