@@ -170,6 +170,23 @@ def test_images_and_files() -> None:
     assert {"result": ["here", None, None]} == result.structured_content
 
 
+def test_image_in_a_dict() -> None:
+    """The structured content of a dict names its images, which are beside it."""
+
+    def plot() -> dict[str, Any]:
+        """Plot something."""
+        return {"plot": Image(b"\x89PNG"), "points": 7}
+
+    async def main() -> types.CallToolResult:
+        async with Client(make_server([plot])) as client:
+            return await client.call_tool("plot", {})
+
+    result = asyncio.run(main())
+
+    assert {"plot": "[image]", "points": 7} == result.structured_content
+    assert ["text", "image"] == [block.type for block in result.content]
+
+
 @VERSIONS
 def test_result_that_is_not_as_declared(mode: Any) -> None:
     """A result that does not match the return annotation is an error with its text; a client raises no exception."""

@@ -70,17 +70,20 @@ def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     answer = {"content": content, "isError": result.is_error, "resultType": "complete"}
     if spec is None or spec.output is None or result.is_error:
         return answer
-    data = _list_parts(result) if images or result.files else result_data(result)
+    data = _list_parts(result.value) if _has_parts(result.value) else result_data(result)
     if not is_valid(spec.output, data, spec.output):
         fault = {"type": "text", "text": f"{spec.name} has run, but this is not what it declares to return."}
         return {**answer, "content": [*content, fault], "isError": True}
     return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
 
 
-def _list_parts(result: ToolResult) -> Any:
-    """Return a value that is a list with images or files as JSON data, with null for each of these."""
-    parts = result.value if isinstance(result.value, (list, tuple)) else ()
-    texts = [None if isinstance(part, (Image, File)) else part for part in parts]
+def _has_parts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(part, (Image, File)) for part in value)
+
+
+def _list_parts(value: Sequence[Any]) -> Any:
+    """Return a list with images or files, whose text is not JSON, as JSON data, with null for each of these."""
+    texts = [None if isinstance(part, (Image, File)) else part for part in value]
     return from_json(to_json(texts, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
 
 
