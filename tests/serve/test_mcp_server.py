@@ -187,6 +187,17 @@ def test_image_in_a_dict() -> None:
     assert ["text", "image"] == [block.type for block in result.content]
 
 
+def test_tool_of_another_server() -> None:
+    """The structured content of a tool of another server is passed on, where its text is not the same data."""
+
+    def count() -> int:
+        """Count."""
+        return 5
+
+    with MCP(make_server([count]), name="inner") as inner, MCP(make_server([inner]), name="outer") as outer:
+        assert {"result": 5} == Toolbox([outer]).call("mcp_outer_mcp_inner_count").value
+
+
 @VERSIONS
 def test_result_that_is_not_as_declared(mode: Any) -> None:
     """A result that does not match the return annotation is an error with its text; a client raises no exception."""

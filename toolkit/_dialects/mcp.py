@@ -6,7 +6,8 @@ one is followed: structured content, and its schema, are objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -70,21 +71,21 @@ def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     answer = {"content": content, "isError": result.is_error, "resultType": "complete"}
     if spec is None or spec.output is None or result.is_error:
         return answer
-    data = _list_parts(result.value) if _has_parts(result.value) else result_data(result)
-    if not is_valid(spec.output, data, spec.output):
-        fault = {"type": "text", "text": f"{spec.name} has run, but this is not what it declares to return."}
-        return {**answer, "content": [*content, fault], "isError": True}
-    return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
+    for data in _list_data(result):
+        if is_valid(spec.output, data, spec.output):
+            return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
+    fault = {"type": "text", "text": f"{spec.name} has run, but this is not what it declares to return."}
+    return {**answer, "content": [*content, fault], "isError": True}
 
 
-def _has_parts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and any(isinstance(part, (Image, File)) for part in value)
-
-
-def _list_parts(value: Sequence[Any]) -> Any:
-    """Return a list with images or files, whose text is not JSON, as JSON data, with null for each of these."""
-    texts = [None if isinstance(part, (Image, File)) else part for part in value]
-    return from_json(to_json(texts, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
+def _list_data(result: ToolResult) -> Iterator[Any]:
+    """Yield what may be the structured content: the data in the text, and the value with null for images and files."""
+    yield result_data(result)
+    value = result.value
+    if isinstance(value, (list, tuple)):
+        value = [None if isinstance(part, (Image, File)) else part for part in value]
+    with suppress(ValueError, RecursionError):  # it contains itself, or is nested too deeply
+        yield from_json(to_json(value, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def render_resource(file: File) -> dict[str, Any]:
