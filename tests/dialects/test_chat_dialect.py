@@ -210,6 +210,7 @@ def test_call_without_arguments(arguments: Any) -> None:
     [
         ({"content": "x"}, "one of system, developer, user, assistant, tool, function; this one has None"),
         ({"role": "robot"}, "this one has 'robot'"),
+        ({"type": "function_call_output"}, "of Chat Completions .* has None: .*function_call_output"),
         ({"role": "assistant", "tool_calls": [{"id": "w"}]}, "A tool call needs a function with a name"),
         ({"role": "assistant", "tool_calls": 5}, "not a message in OpenAI's form"),
         ({"role": "user", "content": [5]}, "not a message in OpenAI's form"),
@@ -224,6 +225,7 @@ def test_call_without_arguments(arguments: Any) -> None:
     ids=[
         "no role",
         "unknown role",
+        "item of Responses",
         "no function",
         "calls that are none",
         "part that is none",

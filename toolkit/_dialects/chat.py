@@ -269,7 +269,9 @@ def _parse_message(message: Any) -> Message:
         raise TypeError(f"{message!r:.100} is not a message: pass those of another result, or dicts in OpenAI's form.")
     role, content = message.get("role"), message.get("content")
     if role not in tuple(_PARSERS):
-        raise ValueError(f"A message's role is one of {', '.join(_PARSERS)}; this one has {role!r}.")
+        roles = ", ".join(_PARSERS)
+        text = f"A message of Chat Completions has a role, one of {roles}; this one has {role!r}"
+        raise ValueError(f"{text}: {str(message)[:100]}")
     if content is None and role in ("system", "developer", "user"):
         raise ValueError(f"A message of the role {role} needs content; this one has none: {str(message)[:100]}")
     try:
