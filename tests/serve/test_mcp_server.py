@@ -286,6 +286,22 @@ def test_approval(mode: str) -> None:
     assert ["/tmp/x"] == log  # noqa: S108
 
 
+def test_server_that_cannot_ask() -> None:
+    """Where an older client cannot be asked, since each answer is one JSON object, the call is refused."""
+
+    async def main(url: str) -> types.CallToolResult:
+        answer: Any = make_answer("accept", {"approve": True})
+        async with Client(f"{url}/mcp", mode="legacy", elicitation_callback=answer) as client:
+            return await client.call_tool("clear", {"path": "x"})
+
+    log.clear()
+    with serve(make_server(TOOLS).streamable_http_app(json_response=True)) as url:
+        result = asyncio.run(main(url))
+
+    assert result.is_error and "cannot ask its user" in text_of(result)
+    assert [] == log
+
+
 @VERSIONS
 @pytest.mark.parametrize(
     ("action", "content"),

@@ -60,6 +60,7 @@ with needs_extra("toolkit.serve.mcp", "mcp"):
     from mcp.server import Server
     from mcp.server.context import ServerRequestContext
     from mcp.server.stdio import stdio_server
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 __all__ = ["make_server", "prompt", "resource", "serve"]
 
@@ -248,6 +249,8 @@ class _ServedCall:
         answer: Any
         if session.can_send_request:
             answer = await session.elicit_form(message, FORM, self.context.request_id)
+        elif session.protocol_version not in MODERN_PROTOCOL_VERSIONS:  # with json_response=True, for example
+            return Decision.unavailable(CANNOT_ASK)
         elif (answer := (self.params.input_responses or {}).get(request.digest)) is None:
             form = types.ElicitRequestFormParams(message=message, requested_schema=FORM)
             self.questions[request.digest] = types.ElicitRequest(params=form)
