@@ -280,6 +280,17 @@ def test_approved_text(tmp_path: Path, make: Callable[..., Tool[..., Any]]) -> N
     assert (BYPASSES, {"unavailable"}) == (requests, kinds)
 
 
+@pytest.mark.parametrize("make", [shell_tool, bash_tool])
+def test_program_without_a_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[..., Tool[..., Any]]
+) -> None:
+    """In a program of PyInstaller, which would start itself and no Python, there are no tools for commands."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+    with pytest.raises(DefinitionError, match=r"a program of PyInstaller does not have\. Write a tool of your own"):
+        make(tmp_path)
+
+
 def test_approve(tmp_path: Path) -> None:
     """A command can require approval like any call."""
     runs = [

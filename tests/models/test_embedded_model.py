@@ -143,6 +143,14 @@ def test_file_that_is_no_model(tmp_path: Path) -> None:
         embedded_model(tmp_path / "missing.gguf")
 
 
+def test_program_without_a_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a program of PyInstaller, which would start itself and no Python, there is no embedded model."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+    with pytest.raises(NoModelError, match=r"a program of PyInstaller does not have\. Use another model: set OPENAI"):
+        embedded_model(tmp_path)
+
+
 def test_library_of_the_system_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where llama.cpp lacks a library of the system, as in small images of containers, the error has the command."""
     (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: cannot open shared object file')")

@@ -10,6 +10,7 @@ Files, each importing only those below it:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -89,7 +90,8 @@ def shell_tool(
         sandbox: Whether each command runs in its own namespaces, by bubblewrap: True, or a `Sandbox`.
 
     Raises:
-        DefinitionError: There is no such directory, a required sandbox does not work, or an option is invalid.
+        DefinitionError: There is no such directory, a required sandbox does not work, an option is invalid, or this is
+            a program of PyInstaller.
     """
     seconds = min(check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
     return _make_tool("sh", root, seconds, max_output, deny, options)
@@ -144,6 +146,11 @@ def _make_tool(
     deny: Sequence[str],
     options: CommandOptions,
 ) -> Tool[..., Any]:
+    if getattr(sys, "frozen", False):
+        raise DefinitionError(
+            f"The tool for {interpreter} starts Python, which a program of PyInstaller does not have. Write a tool of "
+            "your own with subprocess.run()."
+        )
     root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be passed as approve=.")

@@ -10,6 +10,7 @@ Files, each importing only those below it:
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ WEIGHTS = WheelFile(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     size=92_871_040,
 )
+_WAYS = "set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url= or client= to the Runner."
 
 
 def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
@@ -47,6 +49,11 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     Raises:
         NoModelError: The extra or the file is missing, the weights cannot be fetched, or the server does not start.
     """
+    if getattr(sys, "frozen", False):
+        raise NoModelError(
+            "The embedded model starts Python, which a program of PyInstaller does not have. Use another model: "
+            + _WAYS
+        )
     if find_spec("xllamacpp") is None:
         raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
     file = Path(path).resolve() if path else get_weights()
@@ -79,7 +86,4 @@ def get_weights() -> Path:
     try:
         return fetch_file(WEIGHTS)
     except OSError as error:
-        raise NoModelError(
-            f"{error}\nOr use another model: set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url= or client= to "
-            "the Runner."
-        ) from error
+        raise NoModelError(f"{error}\nOr use another model: {_WAYS}") from error
