@@ -511,6 +511,24 @@ def test_function_as_method() -> None:
     assert 5 == Number(3).plus.invoke('{"a": 2}').value
 
 
+def test_cached_method() -> None:
+    """A cached method binds to its instance, which the model does not see; on its class it is refused."""
+
+    class Rates:
+        def __init__(self, rate: int) -> None:
+            self.rate = rate
+
+        @tool
+        @functools.cache  # noqa: B019
+        def convert(self, amount: int) -> int:
+            return self.rate * amount
+
+    assert (6, 8) == (Rates(3).convert(2), Rates(4).convert.invoke('{"amount": 2}').value)
+    assert {"amount": {"type": "integer"}} == Rates(3).convert.parameters["properties"]
+    with pytest.raises(DefinitionError, match=r"convert\(\) is a method and needs its instance"):
+        Toolbox([Rates.convert])
+
+
 def test_super() -> None:
     """A method that is overridden is reached through `super()`."""
 

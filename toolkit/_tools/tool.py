@@ -369,7 +369,7 @@ class Tool(Generic[P, R]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         method = self._unbound_method
-        if method is not None and self.__dict__["__qualname__"].rpartition(".")[0] == owner.__qualname__:
+        if method is not None and self.__dict__.get("__qualname__", "").rpartition(".")[0] == owner.__qualname__:
             object.__setattr__(self, "handler", self._with_function(method.in_class(owner)))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -448,10 +448,12 @@ class Tool(Generic[P, R]):
 
     @property
     def _unbound_method(self) -> FunctionHandler | None:
-        """The handler of a function that becomes a method in a class body, as a plain function does; else None."""
+        """The handler of a function that becomes a method in a class body, also a cached or compiled one; else None."""
         function = self._function
-        is_plain = function is not None and function.instance is None and inspect.isfunction(function.function)
-        return function if is_plain else None
+        if function is None or function.instance is not None:
+            return None
+        written = function.function
+        return function if inspect.isfunction(written) or inspect.ismethoddescriptor(written) else None
 
     @cached_property
     def _deps_types(self) -> tuple[Any, ...]:
@@ -513,7 +515,9 @@ def refuse_unbound(tool: Tool[..., Any], verb: str) -> None:
 
 
 def _is_written_in_class(function: Any) -> bool:
-    """Return whether a plain function is a method of instances."""
+    """Return whether a function is plain, and a method of instances."""
+    if not inspect.isfunction(function):
+        return False
     owner = function.__qualname__.rpartition(".")[0]
     return bool(owner) and not owner.endswith("<locals>") and function.__code__.co_varnames[:1] == ("self",)
 
