@@ -522,6 +522,9 @@ class Toolbox:
     def __iter__(self) -> Iterator[AnyTool]:
         return iter(tuple(self.bindings._compose().values()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_schemas": (None, {})}  # a cache
+
     def __len__(self) -> int:
         return len(self.bindings._tools)
 

@@ -324,7 +324,7 @@ def test_tool_of_a_program_file(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert "cannot find a tool of another process's main script: define it elsewhere." in ended.stdout, ended.stderr
+    assert "cannot find the tool own in __main__. A process of" in ended.stdout, ended.stderr
 
 
 def test_program_without_a_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -963,6 +965,16 @@ def test_call_with_approval(references: bool) -> None:
     assert ["pending"] * 4 == [result.kind for result in call_erase(box, approve=defer)]
     with pytest.raises(TypeError, match="approve=True is not a function of an ApprovalRequest, such as Console"):
         box.call("erase", WIPE.arguments, approve=True)  # type: ignore[arg-type]
+
+
+def test_used_toolbox_is_copied() -> None:
+    """A toolbox that was used can be pickled and copied, as one that was not; a deep copy has tools of its own."""
+    box = Toolbox([add])
+    before = box.schemas("chat")
+    copies = pickle.loads(pickle.dumps(box)), copy.deepcopy(box)  # noqa: S301
+    box.remove("add")
+
+    assert [before, before] == [each.schemas("chat") for each in copies]
 
 
 def test_answer_in_another_dialect() -> None:

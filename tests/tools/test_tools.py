@@ -580,6 +580,15 @@ def test_pickle_of_a_declaration() -> None:
     assert add is copy.deepcopy(add)
 
 
+def test_pickle_of_a_main_script() -> None:
+    """A process without the main script that has a tool says so; it got None."""
+    code = "import pickle; from toolkit import tool\n@tool\ndef own() -> int: return 1\nprint(pickle.dumps(own).hex())"
+    dumped = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    with pytest.raises(DefinitionError, match="cannot find the tool own in __main__"):
+        pickle.loads(bytes.fromhex(dumped))  # noqa: S301
+
+
 def test_pickle_refused() -> None:
     """A local function can no more be pickled as a tool than as a function."""
     with pytest.raises((pickle.PicklingError, AttributeError)):

@@ -223,6 +223,9 @@ class _Overlay:
         self.functions = dict(overrides)  # the last one of a name counts
         self.last: _Composition | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Overlay, (self.overrides,)  # the last composition is a cache
+
 
 # Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may come in between.
 table_lock = RLock()

@@ -384,7 +384,7 @@ class Tool(Generic[P, R]):
         place = (self.__dict__.get("__module__"), self.__dict__.get("__qualname__", ""))
         home = _find_in_module(*place)
         if home is self:
-            return _find_in_module, place
+            return _import_tool, place
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
         if not isinstance(home, Tool):
             return partial(Tool, handler=self.handler, **values), ()
@@ -491,11 +491,24 @@ def _find_in_module(module: str | None, qualname: str) -> Any:
     return getattr(place, "__func__", place)
 
 
+def _import_tool(module: str, qualname: str) -> Any:
+    """Return the tool that another process has found under this name.
+
+    Raises:
+        DefinitionError: It is not there, as one of the main script in a process with another main script.
+    """
+    found = _find_in_module(module, qualname)
+    if found is None:
+        raise DefinitionError(
+            f"This process cannot find the tool {qualname} in {module}. A process of joblib, Ray, Spark or isolate= "
+            "does not have the tools of a notebook or main script: define them in a module that it can import."
+        )
+    return found
+
+
 def _rebuild_from_home(
-    home: Tool[Any, Any] | None, instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
+    home: Tool[Any, Any], instance: Any, carried: DeclaredHandler | None, values: dict[str, Any]
 ) -> Tool[Any, Any]:
-    if home is None:
-        raise DefinitionError("This process cannot find a tool of another process's main script: define it elsewhere.")
     own = cast("FunctionHandler", home.handler.interface)
     function = own if instance is None else own.in_class().bind(instance)
     return replace(home, handler=carried.with_interface(function) if carried else function, **values)
