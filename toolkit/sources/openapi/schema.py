@@ -6,7 +6,7 @@ Names and defaults of the objects are those of the specification. A schema is tr
 - `readOnly` properties belong to responses, so they are left out.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
-- `oneOf` beside a discriminator becomes `anyOf`: the discriminator chooses, though a value may match several of them.
+- `oneOf` becomes `anyOf`: documents list alternatives that overlap, such as an integer beside a number.
 - A pattern that cannot be checked here in bounded time is left out: the server checks it.
 """
 
@@ -183,7 +183,7 @@ def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _translate_node(node: Node) -> Node:
     rest = {keyword: value for keyword, value in node.items() if keyword not in _IGNORED and keyword[:2] != "x-"}
-    if "discriminator" in node and "oneOf" in rest and "anyOf" not in rest:
+    if "oneOf" in rest and "anyOf" not in rest:
         rest["anyOf"] = rest.pop("oneOf")
     written = drop_unsafe_pattern({**rest, **_describe_default(node)})
     converted = _convert_bounds(written)
