@@ -585,6 +585,17 @@ def test_parameter_names_that_providers_refuse(name: Any) -> None:
     assert (True, ("i", "3")) == (sent.isascii(), read_answer(name, answers, "3"))
 
 
+@pytest.mark.parametrize("name", ["chat", "responses"])
+def test_lists_without_items(name: Any) -> None:
+    """OpenAI refuses a list without `items`, also without strict mode."""
+    lists: list[Any] = [{"type": "array"}, {"type": ["array", "null"]}, {"description": "Of any type."}]
+    properties = dict(zip("abc", lists, strict=True))
+    shown = show(Tool.from_schema("odd", {"type": "object", "properties": properties}, print), name)
+    sent = shown.get("function", shown)["parameters"]["properties"]
+
+    assert [{}, {}, {}] == [part["items"] for part in sent.values()]
+
+
 def test_calls_dialect_reads_strict_arguments() -> None:
     """The calls dialect reads its arguments back, too."""
     text = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})

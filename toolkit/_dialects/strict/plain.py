@@ -69,6 +69,8 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
     if rules.needs_types and node and node.keys() <= ANNOTATIONS:
         notes[Note("", "a schema of any value lists all types")] = None
         node = {"type": sorted(TYPES.keys() - {"integer"}), **node}
+    if rules.needs_types and _may_be_list(node) and node.keys().isdisjoint(("items", "prefixItems")):
+        node = {**node, "items": {}}
     if rules.changed.isdisjoint(node):
         return node
     sent: dict[str, Any] = {}
@@ -81,3 +83,8 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
             notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
     return Part(sent).add_description(*texts).schema
+
+
+def _may_be_list(node: Mapping[str, Any]) -> bool:
+    types = node.get("type")
+    return "array" in (types if isinstance(types, list) else [types])

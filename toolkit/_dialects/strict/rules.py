@@ -185,7 +185,8 @@ class Rules:
         name: Their name, for notes.
         keywords: The provider's column of the table.
         strict: Whether the provider enforces the schema.
-        needs_types: Whether a schema that has only annotations, and so allows any value, must list all types.
+        needs_types: Whether a schema that has only annotations, and so allows any value, must list all types, and one
+            of lists must have `items`.
         keys: Regular expression of the names of properties that it accepts; empty if it accepts all.
         limits: The largest value of each measure of a schema, by the names of MEASURES.
     """
@@ -244,7 +245,8 @@ def _read_column(name: str) -> Mapping[str, Support]:
 _KEYS = r"[a-zA-Z0-9_.-]{1,64}"
 
 PLAIN = Rules(name="plain", keywords=_read_column("plain"))
-# For servers that compile a schema to a grammar: outlines-core refuses {"description": ...} without a type.
+# For servers that compile a schema to a grammar: outlines-core refuses {"description": ...} without a type. OpenAI
+# refuses all tools because of one with "array schema missing items", also without strict mode.
 GRAMMAR = Rules(name="grammar", keywords=_read_column("grammar"), needs_types=True)
 ANTHROPIC = Rules(name="anthropic", keywords=_read_column("plain"), keys=_KEYS)
 STRICT = Rules(
