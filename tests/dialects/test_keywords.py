@@ -32,6 +32,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = {
     "type=list": {"type": ["integer", "string"]},
     "description": {"type": "string", "description": "A text."},
     "enum": {"type": "string", "enum": ["a", "b"]},
+    "enum=empty": {"type": "string", "enum": ["", "a"]},
     "enum=number": {"type": "integer", "enum": [1, 2]},
     "enum=boolean": {"type": "boolean", "enum": [True]},
     "enum=mixed": {"enum": [1, "a"]},

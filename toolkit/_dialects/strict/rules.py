@@ -51,6 +51,7 @@ KEYWORDS: Mapping[str, tuple[Support, ...]] = {
     "type=list": (S, S, S, S, R, R),
     "description": (S, S, S, S, S, S),
     "enum": (S, S, S, S, S, S),  # of texts
+    "enum=empty": (S, S, S, S, T, S),  # of texts, one of which is empty: "enum[0]: cannot be empty"
     "enum=number": (S, S, S, S, T, S),
     "enum=boolean": (S, S, S, S, T, T),
     "enum=mixed": (S, S, S, S, R, R),
@@ -285,8 +286,10 @@ def value_kind(keyword: str, value: Any) -> str:
 
 
 def enum_kind(values: Any) -> str:
-    """Return the kind of the values in an enumeration; "" for texts."""
+    """Return the kind of the values in an enumeration; "" for texts that are not empty."""
     kinds = {_ENUM_KINDS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
+    if kinds == {""} and "" in values:
+        return "empty"
     return kinds.pop() if len(kinds) == 1 else "data" if "data" in kinds else "mixed"
 
 
