@@ -323,16 +323,24 @@ def test_refusals(document: Any, options: dict[str, Any], message: str) -> None:
         openapi_tools(document, **given)
 
 
-def test_fault_of_several_operations() -> None:
+@pytest.mark.parametrize(
+    ("parameters", "fault"),
+    [
+        ([], "the path has {id}, and no parameter has that name. Declare it there."),
+        (
+            [{"name": "id", "in": "path", "schema": {"type": "text"}}],
+            "JSON Schema at '#/properties/id/type': type is not one of array, ",
+        ),
+    ],
+)
+def test_fault_of_several_operations(parameters: Any, fault: str) -> None:
     """A fault that several operations have is described once; each of them can be left out."""
-    operations = {method: {"operationId": f"{method}Pet"} for method in ("get", "delete")}
+    operations = {method: {"operationId": f"{method}Pet", "parameters": parameters} for method in ("get", "delete")}
 
     with pytest.raises(DefinitionError) as refused:
         openapi_tools({**PETSTORE, "paths": {"/pets/{id}": operations}})
-    assert 1 == str(refused.value).count("Declare it there.")
-    assert str(refused.value).startswith(
-        "GET /pets/{id} and 1 more: the path has {id}, and no parameter has that name."
-    )
+    assert 1 == str(refused.value).count(fault)
+    assert str(refused.value).startswith(f"GET /pets/{{id}} and 1 more: {fault}")
     assert "exclude=['getPet', 'deletePet']." in str(refused.value)
 
 

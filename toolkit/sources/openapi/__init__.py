@@ -133,7 +133,8 @@ class _Service:
             try:
                 tools.append(self._make_tool(each, base, options))
             except DefinitionError as error:
-                faults.setdefault(str(error), []).append(each)
+                fault = str(error).removeprefix(f"Tool.from_schema({each.name!r}): ")
+                faults.setdefault(fault, []).append(each)
         if faults:
             lines = [f"{_list_labels(unfit)}: {fault}" for fault, unfit in faults.items()][:MAX_FAULTS]
             names = [each.name for unfit in faults.values() for each in unfit]
