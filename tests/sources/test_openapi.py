@@ -344,6 +344,15 @@ def test_fault_of_several_operations(parameters: Any, fault: str) -> None:
     assert "exclude=['getPet', 'deletePet']." in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["name", "prefix"])
+def test_option_of_one_tool(name: str) -> None:
+    """A name or a prefix of all tools is refused with what to write."""
+    options: Any = {name: "pets"}
+
+    with pytest.raises(TypeError, match=rf"^openapi_tools has no option '{name}'\. Write .*\.prefixed\("):
+        openapi_tools(PETSTORE, **options)
+
+
 def test_document_without_a_server() -> None:
     """A document without a server needs an address; no operation has to be changed or left out for that."""
     with pytest.raises(DefinitionError, match=r"^The document has no server\. Pass base_url='https://\.\.\.'\.$"):

@@ -342,8 +342,6 @@ DEFAULTS: Mapping[str, Any] = {
     "reasoning": False,
     **{field.name: field.default for field in fields(ToolSettings)},
 }
-# All names, for error messages.
-OPTION_NAMES = ("name", "title", "description", *ToolOptions.__annotations__)
 
 # Hints for options that other libraries have.
 HINTS: Mapping[str, str] = make_hints(

@@ -30,7 +30,7 @@ from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.from_schema import parse_types
-from toolkit._tools.options import HINTS, OPTION_NAMES, ToolSettings, split_options
+from toolkit._tools.options import HINTS, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, Failed, ToolkitError
 
@@ -287,7 +287,7 @@ def check_options(
         DefinitionError: An option has an invalid value.
         TypeError: There is no such option.
     """
-    refuse_unknown_options(caller, options, [*own, *OPTION_NAMES], {**HINTS, **hints})
+    refuse_unknown_options(caller, options, [*own, *ToolOptions.__annotations__], {**HINTS, **hints})
     split_options(options, caller, ToolSettings())
 
 

@@ -108,7 +108,7 @@ def openapi_tools(
 
 
 OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
-HINTS = make_hints(("prefix", "Write Toolbox(openapi_tools(...)).prefixed(...)."))
+HINTS = make_hints(("prefix name", "Write Toolbox(openapi_tools(...)).prefixed(...)."))
 
 
 @dataclass(frozen=True)
