@@ -805,9 +805,27 @@ def test_read_only_members_far_away() -> None:
 )
 def test_translation(declared: Any, sent: Mapping[str, Any]) -> None:
     """The keywords of 3.0 become JSON Schema."""
-    tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": declared}]}))
+    tool = make_tool(operation(body({"type": "object", "properties": {"a": declared}}), method="post"))
 
     assert sent == tool.parameters["properties"]["a"]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"type": "string", "nullable": True},
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "string"}, {"type": "null"}], "title": "A"},
+    ],
+)
+def test_parameter_that_may_be_null(declared: Any) -> None:
+    """A parameter that is null is not sent, so a model has one way to leave it out."""
+    tool = make_tool(operation({"parameters": [{"name": "a", "in": "query", "schema": declared}]}), strict=True)
+    strict, gemini = (Toolbox([tool]).schemas(dialect)[0] for dialect in ("chat", "gemini"))
+    shown = strict["function"]["parameters"]["properties"]["a"]
+
+    assert {"type": ["string", "null"], "description": "Send null to leave it out."} == shown
+    assert {"type": "string"} == gemini["parameters"]["properties"]["a"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from toolkit._schema.json_schema import as_mapping, without_null
 from toolkit._schema.validation.pointers import bundle
 from toolkit._tools.tool import safe_name
 from toolkit.errors import DefinitionError, InvalidArguments
@@ -132,10 +133,16 @@ def _make_schema(source: Source, parameters: Sequence[Parameter], body: Body | N
 
 def _describe_parameter(spec: ParameterObject) -> dict[str, Any]:
     media = next(iter(spec.content.values()), None)
-    shape = spec.shape if media is None else media.shape
+    shape = _drop_null(as_mapping(spec.shape)) if media is None else media.shape
     schema = dict(shape) if isinstance(shape, Mapping) else {}
     description = {"description": spec.description} if spec.description else {}
     return {**schema, **description, **({"deprecated": True} if spec.deprecated else {})}
+
+
+def _drop_null(shape: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drop null from the values of a parameter, which is not sent then: to leave it out is enough."""
+    rest = {keyword: value for keyword, value in shape.items() if keyword != "nullable"}
+    return without_null(rest) or rest
 
 
 @dataclass(frozen=True)
