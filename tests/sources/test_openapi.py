@@ -769,6 +769,19 @@ def test_read_only_members_of_a_composition() -> None:
     assert [([], {}), (["a"], {"a": {}})] == [(part["required"], part["properties"]) for part in parts]
 
 
+@pytest.mark.parametrize("shape", [{"type": "integer", "readOnly": True}, {"$ref": "#/components/schemas/Number"}])
+def test_parameter_of_a_read_only_schema(shape: Any) -> None:
+    """A parameter stays one, though its schema is that of a member of a response."""
+    asked: list[httpx2.Request] = []
+    schemas = {"Number": {"type": "integer", "readOnly": True}}
+    declared = operation(
+        {"parameters": [{"name": "a", "in": "query", "schema": shape}]}, components={"schemas": schemas}
+    )
+    make_tool(declared, client=make_recorder(asked)).invoke({"a": 3})
+
+    assert b"a=3" == asked[0].url.query
+
+
 def test_read_only_members_far_away() -> None:
     """Read-only members are left out behind any number of references."""
     schemas: dict[str, Any] = {

@@ -136,7 +136,8 @@ def _describe_parameter(spec: ParameterObject) -> dict[str, Any]:
     shape = _drop_null(as_mapping(spec.shape)) if media is None else media.shape
     schema = dict(shape) if isinstance(shape, Mapping) else {}
     description = {"description": spec.description} if spec.description else {}
-    return {**schema, **description, **({"deprecated": True} if spec.deprecated else {})}
+    written = {"readOnly": False}  # a schema may be shared with a response, where it is
+    return {**schema, **written, **description, **({"deprecated": True} if spec.deprecated else {})}
 
 
 def _drop_null(shape: Mapping[str, Any]) -> Mapping[str, Any]:

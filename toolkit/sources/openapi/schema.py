@@ -3,7 +3,7 @@
 Names and defaults of the objects are those of the specification. A schema is translated as one for input:
 
 - 3.0: `nullable`, a Boolean `exclusiveMinimum`, `example`. They have no meaning in 3.1, but are read there, too.
-- `readOnly` properties belong to responses, so they are left out.
+- `readOnly` properties belong to responses, so they are left out. Parameters are not read-only.
 - A default becomes part of the description: the server fills it in, and sending it unasked may change something.
 - `discriminator`, `xml`, `externalDocs` and `x-...` do not restrict values, so they are left out.
 - `oneOf` becomes `anyOf`: documents list alternatives that overlap, such as an integer beside a number.
@@ -32,7 +32,7 @@ Node = dict[str, Any]
 T = TypeVar("T", bound="SpecObject")
 MAX_STEPS = 100  # references that lead to each other; more count as a circle
 _MAX_DEFAULT = 200  # characters of a default in a description
-_IGNORED = frozenset({"nullable", "discriminator", "xml", "externalDocs", "example", "default"})
+_IGNORED = frozenset({"nullable", "readOnly", "discriminator", "xml", "externalDocs", "example", "default"})
 # Keywords that may reject null beside a type that allows it.
 _CONSTRAINTS = frozenset({"$ref", "allOf", "anyOf", "oneOf", "not", "const", "enum"})
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
