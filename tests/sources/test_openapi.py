@@ -858,6 +858,18 @@ def test_overlapping_alternatives(pet: Any, sent: Any) -> None:
     assert sent == json.loads(asked[0].content)
 
 
+@pytest.mark.parametrize(
+    "shape",
+    [{"type": "object", "properties": {"a": {}}, "required": True}, {"allOf": [{"required": [{}]}]}],
+)
+def test_malformed_list_of_required_members(shape: Any) -> None:
+    """A malformed `required` is a fault of its operation, which can be left out."""
+    with pytest.raises(
+        DefinitionError, match=r"^POST /x: JSON Schema at .*required is not a list of names.*\n.*exclude="
+    ):
+        make_tool(operation(body(shape), method="post"))
+
+
 def test_nullable_part_of_a_composition() -> None:
     """An object that may be null is joined with the other parts of a composition, and not sent as JSON text."""
     base = {"type": "object", "nullable": True, "properties": {"a": {"type": "string"}}, "required": ["a"]}

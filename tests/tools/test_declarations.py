@@ -202,6 +202,10 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "property": ({"properties": {"a": "string"}}, r"properties\.a is not a JSON Schema: 'string'\. Write one, such as"),
     "property without values": ({"properties": {"a": False}}, r"properties\.a is not a JSON Schema: False"),
     "type": ({"properties": {"a": {"type": "text"}}}, "'#/properties/a/type': type is not one of array, boolean"),
+    "type in a union": (
+        {"properties": {"a": {"anyOf": [{"type": 1}, {}]}}},
+        "'#/properties/a/anyOf/0/type': type is not",
+    ),
     "description inside": ({"properties": {"a": {"description": 5}}}, "'#/properties/a/description'.* not a string"),
     "pattern": ({"properties": {"a": {"pattern": "("}}}, "#/properties/a/pattern"),
     "reference": (

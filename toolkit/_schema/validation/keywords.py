@@ -477,7 +477,8 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
 def _may_have_parts(schema: Any) -> bool:
     """Return whether values may be objects or arrays: a union prefers objects with more known keys to exact matches."""
     types = schema.get("type", "object") if isinstance(schema, dict) else "object"
-    return bool({"object", "array"}.intersection([types] if isinstance(types, str) else types))
+    listed = types if isinstance(types, list) else [types]
+    return "object" in listed or "array" in listed
 
 
 def _name_alternative(schema: Any, number: int) -> str:

@@ -306,7 +306,9 @@ def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
     keywords = {keyword for keyword in shape if keyword[:2] != "x-"}
     known = isinstance(shape.get("properties"), Mapping) and shape["properties"]
     is_closed = shape.get("additionalProperties", False) is False
-    return bool(known) and keywords <= _FLAT and is_closed and (is_required or not shape.get("required"))
+    required = shape.get("required") or []
+    is_simple = bool(known) and keywords <= _FLAT and is_closed and isinstance(required, list)
+    return is_simple and (is_required or not required)
 
 
 def _make_whole_body(media_type: str, request: RequestBody, shape: Mapping[str, Any], taken: set[str]) -> Body:

@@ -173,7 +173,7 @@ def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
         """Require no property that was left out here, or in another part of a composition."""
         if not isinstance(node.get("required"), list):
             return node
-        left_out = read_only - get_properties(node).keys()
+        left_out = [*(read_only - get_properties(node).keys())]  # a list, as a malformed name may have no hash
         return {**node, "required": [name for name in node["required"] if name not in left_out]}
 
     written = map_schemas(schema, drop_read_only)
