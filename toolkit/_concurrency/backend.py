@@ -306,4 +306,3 @@ async def _pump(
                     yield item
     finally:
         left.cancel()
-        left.close()

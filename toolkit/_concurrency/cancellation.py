@@ -38,7 +38,7 @@ class Cancellation:
         self.deadline: float | None = None if parent is None else parent.deadline
         if seconds is not None:
             self.restart(seconds)
-        self._unsubscribe: Callback | None = None
+        self._unsubscribe: Callback = lambda: None
         if parent is not None:
             self._unsubscribe = parent.subscribe(lambda: self.cancel(parent.reason))
 
@@ -69,13 +69,14 @@ class Cancellation:
         self.deadline = min(deadlines, default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
-        """Cancel; returns whether this was the first time."""
+        """Cancel, and unsubscribe from the parent; returns whether this was the first time."""
         with self._lock:
             if self._reason:
                 return False
             self._reason = reason
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
+        self._unsubscribe()
         for callback in callbacks:
             _notify(callback)
         return True
@@ -100,14 +101,7 @@ class Cancellation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
         self.cancel()
-
-    def close(self) -> None:
-        """Unsubscribe from the parent."""
-        unsubscribe, self._unsubscribe = self._unsubscribe, None
-        if unsubscribe is not None:
-            unsubscribe()
 
 
 # Of the run whose tool is running: runs that the tool starts are cancelled with it.

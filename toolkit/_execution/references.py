@@ -182,23 +182,19 @@ class Dependencies:
                 await _wait_for_end(self._ends[other], backend)
             self._results[position] = result = await self._run_call(position, call, dispatch)
         finally:
-            self._end(position)
+            self._ends[position].cancel()
         return result
 
     def end(self, call: ToolCall, result: ToolResult) -> None:
         """Set the result of a call, also of one that has not started."""
         position = self._positions[id(call)]
         self._results.setdefault(position, result)
-        self._end(position)
+        self._ends[position].cancel()
 
     def close(self) -> None:
         """End every wait."""
-        for position in range(len(self._calls)):
-            self._end(position)
-
-    def _end(self, position: int) -> None:
-        self._ends[position].cancel()
-        self._ends[position].close()
+        for end in self._ends:
+            end.cancel()
 
     async def _run_call(self, position: int, call: ToolCall, dispatch: RunCall) -> ToolResult:
         tool = _get_referring(call, self._tools)

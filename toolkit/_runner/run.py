@@ -198,7 +198,6 @@ class Run(Generic[T]):
 
     def _release(self) -> None:
         self.cancellation.cancel()
-        self.cancellation.close()
         self.tool_caller.drop_early()
         self.active.discard(self)
 
