@@ -21,6 +21,6 @@ Files, each importing only those below it:
     backend         what both backends offer; iterating, and calling a function that may be sync or async
     event_loop      the private event loop of the process
     tasks           tasks of an event loop: start, cancel, wait
-    threads         daemon threads, thread pools, and waiting on them
+    threads         daemon threads, jobs on several of them, and waiting
     cancellation    cancelling a run and everything it started, from any thread or by a deadline
 """

@@ -29,8 +29,8 @@ from toolkit._concurrency.threads import (
     AbandonedJobs,
     Job,
     Outcome,
-    ThreadPool,
     capture_outcome,
+    start_jobs,
     time_left,
     unwrap_outcome,
 )
@@ -180,7 +180,7 @@ class AsyncBackend:
 
     def _start_waiting(self) -> None:
         jobs, self._waiting = self._waiting, []
-        ThreadPool(jobs, len(jobs)).start()
+        start_jobs(jobs, len(jobs))
 
 
 class _LoopChannel:

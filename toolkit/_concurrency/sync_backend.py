@@ -17,9 +17,9 @@ from toolkit._concurrency.threads import (
     AbandonedJobs,
     Job,
     Outcome,
-    ThreadPool,
     get_item,
     get_unless_cancelled,
+    start_jobs,
     time_left,
     unwrap_outcome,
 )
@@ -84,7 +84,7 @@ class SyncBackend:
         ]
         try:
             with on_cancel(cancellation, partial(events.put, None)):
-                ThreadPool(running_jobs, width).start()
+                start_jobs(running_jobs, width)
                 while waits:
                     while not isinstance(item := _get(events, cancellation), JobEnd):
                         yield item

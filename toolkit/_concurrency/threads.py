@@ -1,4 +1,4 @@
-"""Daemon threads with a copy of the starter's context variables, thread pools, and waiting on a thread."""
+"""Daemon threads with a copy of the starter's context variables, jobs on several of them, and waiting."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Job(Generic[T]):
 
     def start(self) -> None:
         """Start it on a new thread."""
-        ThreadPool([self], 1).start()
+        start_jobs([self], 1)
 
     def run(self) -> None:
         """Run it on this thread, unless it is cancelled."""
@@ -206,8 +206,8 @@ class AbandonedJobs:
                 self.add(job.is_running)
 
 
-class ThreadPool:
-    """Threads that run jobs; a thread that is done takes the next job.
+def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
+    """Start threads that run jobs; a thread that is done takes the next job.
 
     A thread is started for each job as long as there is a place, since jobs may wait for each other.
 
@@ -215,20 +215,12 @@ class ThreadPool:
         jobs: The jobs, started in this order.
         width: Threads at most.
     """
+    waiting, places = deque(jobs), deque(range(min(width, len(jobs))))
 
-    def __init__(self, jobs: Sequence[Job[Any]], width: int) -> None:
-        self._waiting = deque(jobs)
-        self._places = deque(range(min(width, len(jobs))))
-
-    def start(self) -> None:
-        """Start the threads."""
-        for _ in range(STARTERS):
-            self._start_thread(self._lead)
-
-    def _start_thread(self, role: Callable[[], None]) -> bool:
+    def start(role: Callable[[], None]) -> bool:
         """Start a thread if there is a place; if none can be started, do its work on this one."""
         try:
-            self._places.popleft()
+            places.popleft()
         except IndexError:
             return False
         try:
@@ -237,15 +229,18 @@ class ThreadPool:
             role()
         return True
 
-    def _lead(self) -> None:
-        while self._waiting and self._start_thread(self._work):
-            pass
-        self._work()
-
-    def _work(self) -> None:
+    def work() -> None:
         with suppress(IndexError):
             while True:
-                self._waiting.popleft().run()
+                waiting.popleft().run()
+
+    def lead() -> None:
+        while waiting and start(work):
+            pass
+        work()
+
+    for _ in range(STARTERS):
+        start(lead)
 
 
 def get_unless_cancelled(
