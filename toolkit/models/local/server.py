@@ -63,30 +63,22 @@ class LlamaServer:
         return self._stop.alive and self._process.poll() is None
 
 
-class SharedServers:
-    """The servers of this process, one for each file, started at the first use."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._servers: dict[Path, LlamaServer] = {}
-        self._process = 0
-
-    def get(self, path: Path) -> LlamaServer:
-        """Return the server of a file.
-
-        Raises:
-            NoModelError: The server did not start.
-        """
-        with self._lock:
-            if self._process != os.getpid():  # a fork must not close its parent's servers
-                self._servers, self._process = {}, os.getpid()
-            server = self._servers.get(path)
-            if server is None or not server.is_open:
-                server = self._servers[path] = LlamaServer(path)
-            return server
+# By process and file: a fork starts servers of its own.
+_servers: dict[tuple[int, Path], LlamaServer] = {}
+_starting = threading.Lock()
 
 
-shared: SharedServers = SharedServers()
+def share_server(path: Path) -> LlamaServer:
+    """Return the server of a file, which all models of this process share; it is started at the first use.
+
+    Raises:
+        NoModelError: The server did not start.
+    """
+    with _starting:
+        server = _servers.get((os.getpid(), path))
+        if server is None or not server.is_open:
+            server = _servers[os.getpid(), path] = LlamaServer(path)
+        return server
 
 
 def _spawn(settings: Mapping[str, Any]) -> subprocess.Popen[str]:
