@@ -44,6 +44,7 @@ from toolkit._messages import (
     ToolSpec,
     UserMessage,
     collect_attachments,
+    make_message,
     replace_surrogates,
 )
 
@@ -64,7 +65,7 @@ class Responses(RunDialect):
         self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
     ) -> list[dict[str, Any]]:
         """Answer each call by an item with its text, images and files."""
-        return [render_answer(call, result, {}) for call, result in done]
+        return [_render_answer(make_message(*each), {}) for each in done]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
         """Write input and tools; each message is converted to its wire form once in a run."""
@@ -186,19 +187,12 @@ def reasoning_text(items: Iterable[Any]) -> str:
     return "\n\n".join(filter(None, (join_text(get_member(part, "text")) for part in parts)))
 
 
-def render_answer(call: ToolCall | ToolMessage, result: ToolResult | ToolMessage, call_item: Item) -> dict[str, Any]:
-    """Write the item that answers a call, with images and files.
-
-    Args:
-        call: The call, or the message that answers it.
-        result: The text and the attachments.
-        call_item: The call's item; empty if it is unknown.
-    """
-    text, others = replace_surrogates(result.text), _render_attachments(result.images, result.files)
-    own_id = call.call_id if isinstance(call, ToolMessage) else call.id
+def _render_answer(message: ToolMessage, call_item: Item) -> dict[str, Any]:
+    """Write the item that answers a call, with images and files; the call's own item is empty if it is unknown."""
+    text, others = replace_surrogates(message.text), _render_attachments(message.images, message.files)
     return {
         "type": ANSWERS[call_item.get("type", "function_call")],
-        "call_id": call.provider_call_id or own_id,
+        "call_id": message.provider_call_id or message.call_id,
         "output": [*_render_text(text), *others] if others else text,
         **({"caller": call_item["caller"]} if call_item.get("caller") else {}),
     }
@@ -216,7 +210,7 @@ def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> 
     for message in messages:
         if isinstance(message, ToolMessage):
             answers.append(message)
-            yield [render_answer(message, message, call_items.get(message.provider_call_id or message.call_id, {}))]
+            yield [_render_answer(message, call_items.get(message.provider_call_id or message.call_id, {}))]
             continue
         if isinstance(message, ModelResponse):
             items = render_response(message, namespaces)
