@@ -73,7 +73,8 @@ class Chat(RunDialect):
         body: dict[str, Any] = {"messages": list(memo)}  # a copy, so that a recorded body does not grow with the run
         if tools := [self.render_tool(spec) for spec in request.all_tools]:
             body["tools"] = tools
-        return body | _render_choice(request) | self.render_output_format(request.output)
+        choice = render_choice(request, lambda kind, members: {"type": kind, kind: members})
+        return body | choice | self.render_output_format(request.output)
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)
@@ -92,14 +93,6 @@ class Minimal(Chat):
 
     name = "minimal"
     rules = strict_rules = MINIMAL
-
-
-def _render_choice(request: ModelRequest) -> dict[str, Any]:
-    return render_choice(
-        request,
-        lambda name: {"type": "function", "function": {"name": name}},
-        lambda mode, tools: {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}},
-    )
 
 
 def render_attachments(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:

@@ -76,7 +76,8 @@ class Responses(RunDialect):
         request = _apply_hidden_choice(request)
         if tools := self.render_tools(request.all_tools):
             body["tools"] = tools
-        return body | _render_choice(request) | _render_text_format(self.render_output_format(request.output))
+        choice = render_choice(request, lambda kind, members: {"type": kind, **members})
+        return body | choice | _render_text_format(self.render_output_format(request.output))
 
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
@@ -135,14 +136,6 @@ def _apply_hidden_choice(request: ModelRequest) -> ModelRequest:
     if request.choice in hidden:
         return offer_allowed(replace(request, choice="required", allowed=(str(request.choice),)))
     return offer_allowed(request) if hidden.intersection(request.allowed or ()) else request
-
-
-def _render_choice(request: ModelRequest) -> dict[str, Any]:
-    return render_choice(
-        request,
-        lambda name: {"type": "function", "name": name},
-        lambda mode, tools: {"type": "allowed_tools", "mode": mode, "tools": tools},
-    )
 
 
 def _describe_namespace(tool: dict[str, Any]) -> dict[str, Any]:

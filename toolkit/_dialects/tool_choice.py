@@ -102,21 +102,19 @@ def offer_allowed(request: ModelRequest) -> ModelRequest:
 
 
 def render_choice(
-    request: ModelRequest,
-    render_tool: Callable[[str], Mapping[str, Any]],
-    render_allowed: Callable[[str, list[Mapping[str, Any]]], Mapping[str, Any]],
+    request: ModelRequest, render: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Write the `tool_choice` of a request's body; empty if the server may choose.
 
     Args:
         request: A request with the choice that applies to its turn.
-        render_tool: Writes the choice of one tool.
-        render_allowed: Writes a choice among some tools: "auto" or "required", and the tools.
+        render: Writes a part, of its type and its other members.
     """
     choice, allowed = request.choice, request.allowed
     if not request.all_tools or (choice is None and allowed is None):
         return {}
     if allowed is None or choice not in (None, "auto", "required"):
-        return {"tool_choice": choice if choice in MODES else render_tool(str(choice))}
+        return {"tool_choice": choice if choice in MODES else render("function", {"name": choice})}
     outputs = [spec.name for spec in request.all_tools[len(request.tools) :]]  # the call that is the output
-    return {"tool_choice": render_allowed(choice or "auto", [render_tool(name) for name in (*allowed, *outputs)])}
+    tools = [render("function", {"name": name}) for name in (*allowed, *outputs)]
+    return {"tool_choice": render("allowed_tools", {"mode": choice or "auto", "tools": tools})}
