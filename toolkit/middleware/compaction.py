@@ -11,6 +11,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 from math import ceil
 from typing import Any, TypeAlias, cast
@@ -235,7 +236,6 @@ class _History:
         self._length = len(messages)
         self._blocks = _split_blocks(messages)
         self._whole = _accumulate(estimate_tokens(block.messages) for block in self._blocks)
-        self._short: list[int] | None = None
         firsts = [block.messages[0] for block in self._blocks]
         self._users = [number for number, first in enumerate(firsts) if isinstance(first, UserMessage)]
         self._instructions = range(sum(1 for _ in takewhile(lambda first: isinstance(first, SystemMessage), firsts)))
@@ -246,8 +246,7 @@ class _History:
         """Return the size of a request for the response at `point`, in tokens."""
         size = self._whole[point] - self._whole[max(start, cut)]
         if cut > start:
-            short = self._get_short()
-            size += short[cut] - short[start]
+            size += self._short[cut] - self._short[start]
         if not start:
             return size
         kept = [number for number in self._list_kept(point) if number < start]
@@ -296,10 +295,9 @@ class _History:
         count = bisect_left(self._users, point)
         return sorted({*self._instructions, *self._users[: min(1, count)], *self._users[max(0, count - 1) : count]})
 
-    def _get_short(self) -> list[int]:
-        if self._short is None:
-            self._short = _accumulate(estimate_tokens(self._cut_block(block)) for block in self._blocks)
-        return self._short
+    @cached_property
+    def _short(self) -> list[int]:
+        return _accumulate(estimate_tokens(self._cut_block(block)) for block in self._blocks)
 
     def _cut_block(self, block: _Block) -> tuple[Message, ...]:
         if len(block.messages) == 1:
