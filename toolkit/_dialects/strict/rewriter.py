@@ -198,8 +198,7 @@ class RewriteState:
                 self.note(path, f"{keyword} is left out: it is not a keyword of JSON Schema")
             elif support != "noise":
                 self.note(path, f"{keyword} goes into the description")
-                described = drop_noise({keyword: value})[keyword] if keyword in HOLDERS else value
-                texts.append(describe_keyword(keyword, described))
+                texts.append(describe_keyword(keyword, value))
         return Part(sent, part.decoder).add_description(*texts)
 
     def make_object(self, properties: Schema, required: Sequence[str]) -> dict[str, Any]:

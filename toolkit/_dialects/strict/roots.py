@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from toolkit._dialects.strict.plain import Note, SchemaForm, make_plain_form
-from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, drop_noise
+from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword
 from toolkit._schema.json_schema import as_mapping, look_up
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -27,8 +27,13 @@ _MERGED = ANNOTATIONS | {"type", "properties", "patternProperties", "required", 
 
 
 def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
-    """Make the plain form of a schema without compositions at its root."""
-    return _describe_compositions(make_plain_form(hoist_alternatives(schema, schema), rules))
+    """Make the plain form of a schema; compositions that are left at its root go into the description."""
+    form = make_plain_form(hoist_alternatives(schema, schema), rules)
+    moved = [keyword for keyword in form.schema if keyword in COMPOSITIONS]
+    rest = {key: value for key, value in form.schema.items() if key not in COMPOSITIONS}
+    texts = [describe_keyword(keyword, form.schema[keyword]) for keyword in moved]
+    notes = [Note("", f"{keyword} goes into the description") for keyword in moved]
+    return replace(form, schema=Part(rest).add_description(*texts).schema, notes=(*form.notes, *notes))
 
 
 def hoist_alternatives(schema: Schema, root: Schema) -> dict[str, Any]:
@@ -92,15 +97,6 @@ def _reduce(alternative: Schema, different: set[str]) -> dict[str, Any]:
     if not rest.get("additionalProperties"):
         rest.pop("additionalProperties", None)
     return {**({"properties": properties} if properties else {}), **rest}
-
-
-def _describe_compositions(form: SchemaForm) -> SchemaForm:
-    """Move the compositions at the root of a form into its description."""
-    moved = [keyword for keyword in form.schema if keyword in COMPOSITIONS]
-    rest = {key: value for key, value in form.schema.items() if key not in COMPOSITIONS}
-    texts = [describe_keyword(keyword, drop_noise({keyword: form.schema[keyword]})[keyword]) for keyword in moved]
-    notes = [Note("", f"{keyword} goes into the description") for keyword in moved]
-    return replace(form, schema=Part(rest).add_description(*texts).schema, notes=(*form.notes, *notes))
 
 
 def merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:

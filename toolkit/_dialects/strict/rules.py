@@ -307,6 +307,8 @@ _CLOSING = frozenset(")]\"'`%")
 
 def describe_keyword(keyword: str, value: Any) -> str:
     """Describe a constraint in a short sentence."""
+    if keyword in HOLDERS:
+        value = drop_noise({keyword: value})[keyword]
     if keyword in ("examples", "enum") and isinstance(value, list):
         text = ", ".join(map(quote_json, value))
     else:
