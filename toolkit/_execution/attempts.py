@@ -78,27 +78,24 @@ class Attempts:
             DefinitionError: The tool cannot be sent to the process or executor where it is to run.
         """
         settings = self.tool.settings
-        for attempt in range(settings.retries):
-            result = await self._run_limited(context, attempt)
-            error = result.exception
-            if error is None or result.kind in ("pending", "stopped") or not _may_retry(error, settings):
-                return result
-            seconds = _choose_pause(attempt, settings.retry_delay)
-            self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
-            try:
+        try:
+            for attempt in range(settings.retries):
+                result = await self._run_limited(context, attempt)
+                error = result.exception
+                if error is None or result.kind in ("pending", "stopped") or not _may_retry(error, settings):
+                    return result
+                seconds = _choose_pause(attempt, settings.retry_delay)
+                self.emit(ToolCallRetried(call=self.call, attempt=attempt, error=error, seconds=seconds))
                 await self.backend.sleep(seconds, self.cancellation)
-            except ENDS as end:
-                return self._abandon(end)
-        return await self._run_limited(context, settings.retries)
+            return await self._run_limited(context, settings.retries)
+        except ENDS as end:
+            return self._abandon(end)
 
     async def _run_limited(self, context: ToolContext[Any], attempt: int) -> ToolResult:
         """Run one attempt within the tool's `max_parallel` and `timeout`."""
         semaphore = self.tool.settings.semaphore
         if semaphore is not None:
-            try:
-                await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
-            except ENDS as end:
-                return self._abandon(end)
+            await semaphore.acquire(partial(self.backend.call, is_async=True, cancellation=self.cancellation))
         try:
             with Cancellation(self.tool.settings.timeout, parent=self.cancellation) as cancellation:
                 return await self.run_once(replace(context, attempt=attempt, cancellation=cancellation))
