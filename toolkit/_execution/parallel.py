@@ -198,11 +198,7 @@ class ParallelCalls:
 
 
 def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
-    """Copy calls, since one may be listed twice.
-
-    Raises:
-        TypeError: Something in it is not a ToolCall, or a field of one is not text.
-    """
+    """Copy calls, since one may be listed twice."""
     if not isinstance(calls, Iterable):
         raise TypeError(f"Calls come in a list, so write [{calls!r:.100}].")
     given = list(calls)

@@ -171,11 +171,7 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
 
 
 def _reject_empty_object(schema: Mapping[str, Any]) -> None:
-    """Reject an object without fields.
-
-    Raises:
-        TypeError: It has none.
-    """
+    """Reject an object without fields."""
     if not (schema["properties"] or schema.get("additionalProperties")):
         raise TypeError("it has no fields")
 

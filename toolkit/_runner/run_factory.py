@@ -529,11 +529,7 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
 
 
 def _read_limits(given: RunnerOptions) -> Limits:
-    """Return the limits of each run, with `max_turns` if that is given.
-
-    Raises:
-        ValueError: A gate has as much time as a run.
-    """
+    """Return the limits of each run, with `max_turns` if that is given."""
     limits = given.get("limits") or Limits()
     timeout, most = given.get("approval_timeout"), limits.max_seconds
     if timeout is not None and most is not None and timeout >= most:
@@ -563,11 +559,7 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
 
 
 def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) -> None:
-    """Refuse options about the model that another option replaces.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Refuse options about the model that another option replaces."""
     owner, value = ("client", options.get("client")) if model is None or isinstance(model, str) else ("model", model)
     for name in () if value is None else _OWN_OPTIONS[owner]:
         if (given := options.get(name)) and given != DEFAULTS.get(name):  # an empty one is as none

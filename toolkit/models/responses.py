@@ -156,11 +156,7 @@ class _ItemsBuilder(ResponseBuilder):
         self._read_metadata(response, status)
 
     def _choose_items(self, listed: Sequence[Item]) -> tuple[Item, ...]:
-        """Return the items that the final response lists or, if it lists none, those that have ended in the stream.
-
-        Raises:
-            ModelError: An item has not ended and none is listed, or calls in the list and in the stream differ.
-        """
+        """Return the items that the final response lists or, if it lists none, those that have ended in the stream."""
         done = tuple(self.done.values())
         if not listed:
             if len(done) < max(len(self.started), self.has_pieces):
@@ -232,11 +228,7 @@ def _add_item(event: Any, items: dict[str, Item]) -> Item | None:
 
 
 def _check_waiting(items: Iterable[Item]) -> None:
-    """Refuse an answer that waits for what a run does not give.
-
-    Raises:
-        ModelError: An item waits for the application.
-    """
+    """Refuse an answer that waits for what a run does not give."""
     answered = {item.get("call_id") for item in items if item["type"].endswith("_output")}
     for item in items:
         is_own = item["type"] in WAITING or item.get("execution") == "client"
@@ -248,11 +240,7 @@ def _check_waiting(items: Iterable[Item]) -> None:
 
 
 def _list_calls(items: Iterable[Item]) -> tuple[ToolCall, ...]:
-    """List the calls among items, without repeated ones.
-
-    Raises:
-        ModelError: Calls with one id are different.
-    """
+    """List the calls among items, without repeated ones."""
     calls = drop_repeated(tuple(map(parse_call, filter(is_call, items))))
     counts = Counter(call.provider_call_id for call in calls if call.provider_call_id)
     if repeated := next((call_id for call_id, count in counts.items() if count > 1), ""):
@@ -268,11 +256,7 @@ def _count_calls(items: Iterable[Item]) -> Counter[tuple[str, str, str]]:
 
 
 def _read_items(output: Any) -> list[Item]:
-    """Read the items of a response.
-
-    Raises:
-        ModelError: As `_read_item`, or there are more than MAX_CALLS.
-    """
+    """Read the items of a response."""
     items = [item for item in map(_read_item, read_objects(output, "the output")) if item is not None]
     check_count(len(items), "items")
     return items

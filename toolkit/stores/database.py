@@ -253,11 +253,7 @@ def _create_file(path: str) -> None:
 
 
 def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> int:
-    """Return the number of migrations that a file has had, from one snapshot.
-
-    Raises:
-        StoreError: It has another layout, or a later version.
-    """
+    """Return the number of migrations that a file has had, from one snapshot."""
     connection.execute("SAVEPOINT version")
     ((application_id,),) = connection.execute("PRAGMA application_id")
     ((version,),) = connection.execute("PRAGMA user_version")
@@ -274,11 +270,7 @@ def _read_version(connection: sqlite3.Connection, layout: Layout, path: str) -> 
 
 
 def _check_integrity(connection: sqlite3.Connection) -> None:
-    """Check the whole file, which takes as long as reading it.
-
-    Raises:
-        sqlite3.DatabaseError: It is damaged.
-    """
+    """Check the whole file, which takes as long as reading it."""
     (report,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if report != "ok":
         raise connection.DatabaseError("database disk image is malformed")
