@@ -20,12 +20,7 @@ from typing import Any, ClassVar
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit._dialects.base import (
-    RunDialect,
-    get_member,
-    join_text,
-    metadata_keys,
-)
+from toolkit._dialects.base import RunDialect, get_member, join_text, metadata_keys
 from toolkit._dialects.chat import get_message, render_attachments, render_message
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
 from toolkit._dialects.tool_choice import offer_allowed

@@ -14,14 +14,7 @@ from urllib.parse import quote
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
-from toolkit._dialects.base import (
-    Dialect,
-    encode_base64,
-    get_member,
-    has_object_output,
-    make_call,
-    result_data,
-)
+from toolkit._dialects.base import Dialect, encode_base64, get_member, has_object_output, make_call, result_data
 from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates

@@ -19,15 +19,7 @@ from pydantic_core import from_json, to_json
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation, cancellation_error
 from toolkit._execution.approval import Deferred
-from toolkit._messages import (
-    OUTPUT,
-    OUTPUT_PATH,
-    Message,
-    ModelResponse,
-    ToolCall,
-    ToolMessage,
-    ToolResult,
-)
+from toolkit._messages import OUTPUT, OUTPUT_PATH, Message, ModelResponse, ToolCall, ToolMessage, ToolResult
 from toolkit._schema.arguments import MAX_TEXT
 from toolkit._schema.json_schema import as_mapping, resolve_reference
 from toolkit._schema.json_text import load_object

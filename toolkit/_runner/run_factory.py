@@ -23,13 +23,7 @@ from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
 from toolkit._execution.references import restore_shared
 from toolkit._execution.truncation import RESULT_READ, ResultStore
 from toolkit._execution.undo import Undo, Undoer, get_undo, was_undone
-from toolkit._messages import (
-    Message,
-    ModelResponse,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
+from toolkit._messages import Message, ModelResponse, SystemMessage, ToolMessage, UserMessage
 from toolkit._runner.control import ActiveRuns, MessageQueue
 from toolkit._runner.conversation import Conversation
 from toolkit._runner.history import read_history

@@ -18,14 +18,7 @@ from typing_extensions import Self, override
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._execution.ledger import MemoryLedger
 from toolkit._execution.references import may_refer
-from toolkit._guards.options import (
-    check_choice,
-    check_function,
-    check_number,
-    check_seconds,
-    check_type,
-    check_whole,
-)
+from toolkit._guards.options import check_choice, check_function, check_number, check_seconds, check_type, check_whole
 from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
 from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools

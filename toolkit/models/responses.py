@@ -17,13 +17,7 @@ from typing_extensions import override
 
 from toolkit._dialects.base import canonical_text, drop_repeated, get_member, to_plain_item
 from toolkit._dialects.catalog import API
-from toolkit._dialects.responses import (
-    Item,
-    is_call,
-    output_text,
-    parse_call,
-    reasoning_text,
-)
+from toolkit._dialects.responses import Item, is_call, output_text, parse_call, reasoning_text
 from toolkit._messages import ModelRequest, ToolCall, replace_surrogates
 from toolkit._schema.json_text import is_object
 from toolkit.errors import ModelError

@@ -10,13 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolkit._schema.json_schema import (
-    TYPES,
-    as_mapping,
-    list_allowed_values,
-    resolve_reference,
-    to_hashable,
-)
+from toolkit._schema.json_schema import TYPES, as_mapping, list_allowed_values, resolve_reference, to_hashable
 
 Schema: TypeAlias = Mapping[str, Any]
 

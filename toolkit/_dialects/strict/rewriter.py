@@ -34,12 +34,7 @@ from toolkit._dialects.strict.decoders import (
 )
 from toolkit._dialects.strict.matching import are_disjoint, is_valid
 from toolkit._dialects.strict.plain import NAME_NOTE, Note, SchemaForm, make_plain_form
-from toolkit._dialects.strict.roots import (
-    COMPOSITIONS,
-    hoist_alternatives,
-    make_flat_form,
-    merge_schemas,
-)
+from toolkit._dialects.strict.roots import COMPOSITIONS, hoist_alternatives, make_flat_form, merge_schemas
 from toolkit._dialects.strict.rules import (
     ANNOTATIONS,
     ANTHROPIC,
