@@ -14,9 +14,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias, cast
 
-from pydantic_core import from_json
-
-from toolkit._dialects.chat import parse_history
+from toolkit._dialects.chat import parse_history, sanitize_arguments
 from toolkit._messages import Message, ModelResponse, ToolCall, ToolMessage, refuse_call, replace_surrogates
 
 logger = logging.getLogger("toolkit")
@@ -138,14 +136,11 @@ class _UniqueIds:
 
 def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     """Give a call a unique id, and arguments that are an object."""
-    former = _get_wire_id(call)
-    text = call.wire_arguments or call.arguments
-    document = _load(text)
-    if isinstance(document, str):  # encoded twice, as some models do
-        call, document = replace(call, arguments=document, wire_arguments=""), _load(document)
-    if not isinstance(document, dict):
-        notes.append(f"The arguments of the call {_quote(former)} were not a JSON object; they are {{}} now.")
-        call = replace(call, arguments="{}", wire_arguments="")
+    former, written = _get_wire_id(call), replace_surrogates(call.wire_arguments or call.arguments)
+    if (arguments := sanitize_arguments(written)) != written:  # perhaps encoded twice, as some models do
+        call = replace(call, arguments=arguments, wire_arguments="")
+        if arguments == "{}":
+            notes.append(f"The arguments of the call {_quote(former)} were not a JSON object; they are {{}} now.")
     if (new := ids.assign(former)) != former:
         notes.append(f"The call {_quote(former)} had no id of its own; it is {_quote(new)} now.")
         call = replace(call, id=new, provider_call_id=new)
@@ -160,14 +155,6 @@ def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
 def _get_wire_id(call: ToolCall) -> str:
     """Return the id of a call as it is sent to the provider."""
     return call.provider_call_id or call.id
-
-
-def _load(text: str) -> Any:
-    """Parse JSON; None if the text is not JSON."""
-    try:
-        return from_json(replace_surrogates(text), allow_inf_nan=False)
-    except ValueError:
-        return None
 
 
 def _quote(text: str) -> str:
