@@ -78,11 +78,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class Semaphore:
-    """A semaphore for threads and tasks alike, first come, first served.
-
-    Args:
-        places: How many may hold it at the same time, at least 1.
-    """
+    """A semaphore for threads and tasks alike, first come, first served; it has at least one place."""
 
     def __init__(self, places: int) -> None:
         self._places = self._free = places
@@ -141,12 +137,7 @@ STARTERS = 4
 
 
 class Job(Generic[T]):
-    """A function to be run on a thread, in a copy of the starter's context variables.
-
-    Args:
-        function: The function.
-        on_end: Called with its outcome, on that thread.
-    """
+    """A function for a thread, in a copy of the starter's context variables; `on_end` then gets its outcome."""
 
     def __init__(self, function: Callable[[], T], on_end: Callable[[Outcome[T]], object]) -> None:
         self._function = function
@@ -207,13 +198,9 @@ class AbandonedJobs:
 
 
 def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
-    """Start threads that run jobs; a thread that is done takes the next job.
+    """Start at most `width` threads that run jobs, in their order; a thread that is done takes the next job.
 
     A thread is started for each job as long as there is a place, since jobs may wait for each other.
-
-    Args:
-        jobs: The jobs, started in this order.
-        width: Threads at most.
     """
     waiting, places = deque(jobs), deque(range(min(width, len(jobs))))
 

@@ -268,12 +268,7 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
 
 
 def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set.
-
-    Args:
-        document: The object as the model wrote it.
-        keys: The keys that are not arguments of the tool.
-    """
+    """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set."""
     meta = {key: value for key, value in document.items() if key in keys}
     call_fields: dict[str, Any] = {
         _CALL_FIELDS[key]: replace_surrogates(value)

@@ -65,9 +65,7 @@ _NO_CALLS = {"items": {"type": "null"}, "maxItems": 0}
 def _reserve_metadata(rules: Rules, metadata: frozenset[str]) -> Rules:
     """Make rules by which a parameter with the name of a metadata key is sent under another name.
 
-    Args:
-        rules: The server's rules.
-        metadata: The metadata keys that this tool asks for, which keep their names.
+    The metadata that this tool asks for keep their names.
     """
     reserved = f"(?!(?:{'|'.join(sorted({*META} - metadata))})$)"
     keys = reserved + (rules.keys or "(?s:.+)")

@@ -104,11 +104,9 @@ def offer_allowed(request: ModelRequest) -> ModelRequest:
 def render_choice(
     request: ModelRequest, render: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Write the `tool_choice` of a request's body; empty if the server may choose.
+    """Write the `tool_choice` of a request's body, for this turn; empty if the server may choose.
 
-    Args:
-        request: A request with the choice that applies to its turn.
-        render: Writes a part, of its type and its other members.
+    `render` writes a part, of its type and its other members.
     """
     choice, allowed = request.choice, request.allowed
     if not request.all_tools or (choice is None and allowed is None):

@@ -93,12 +93,6 @@ class Gates:
     ) -> tuple[dict[str, Any], ToolCall]:
         """Ask each gate about a call, and return the arguments to run with, and the call with them as JSON.
 
-        Args:
-            make_request: Makes the request of a call, for each gate.
-            arguments: The validated arguments.
-            call: The call.
-            backend: Runs the gates.
-
         Raises:
             Denied: A gate refused the call, or did not answer.
             InvalidArguments: An approver's arguments are not valid.

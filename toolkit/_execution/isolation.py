@@ -288,11 +288,7 @@ _Reply: TypeAlias = RemoteOutcome | _Fault
 
 
 class _Child:
-    """A process that runs one call.
-
-    Args:
-        request: From `_pickle_request`.
-    """
+    """A process that runs one call, as `_pickle_request` has written it."""
 
     def __init__(self, request: bytes) -> None:
         self._request = request

@@ -294,11 +294,7 @@ class CallRecord:
         return await self._attempt(f"keep {stage!r}", self.ledger.write, entry)
 
     async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: CallNote | None = None) -> ToolResult:
-        """Run the call, and record its start and its result.
-
-        Args:
-            work: Runs the call.
-            note: The further record of a call that can be undone.
+        """Run the call, and record its start and its result; a note is the further record of one that can be undone.
 
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.

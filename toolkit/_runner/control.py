@@ -17,8 +17,7 @@ QueueMode: TypeAlias = Literal["one", "all"]
 class MessageQueue:
     """Two queues of one run: `steering` is read between its steps, `follow_ups` once it has an answer.
 
-    Args:
-        mode: How many messages are read at a time.
+    One message is read at a time, or all.
     """
 
     def __init__(self, mode: QueueMode = "one") -> None:
@@ -94,11 +93,7 @@ R = TypeVar("R")
 
 
 class ActiveRuns(Generic[R]):
-    """The running runs of a runner.
-
-    Args:
-        max_runs: Largest number of runs at the same time; None for any number.
-    """
+    """The running runs of a runner: at most `max_runs`, or any number if that is None."""
 
     def __init__(self, max_runs: int | None = None) -> None:
         self._max_runs = max_runs

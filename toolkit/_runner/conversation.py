@@ -176,10 +176,7 @@ class Conversation:
         return prices.compute_cost(self._usage) if prices else None
 
     def next(self, seconds: float = 0.0) -> Step:
-        """Return the next step; it stays the same until an outcome is reported.
-
-        Args:
-            seconds: How long the run has taken so far.
+        """Return the next step, `seconds` after the start of the run; it stays the same until an outcome is reported.
 
         Raises:
             LimitError: A limit is reached, and `on_limit="raise"`.
@@ -256,13 +253,7 @@ class Conversation:
         return response
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
-        """Give a call an id, and an id for the provider that is unique in the history.
-
-        Args:
-            call: The call as the model wrote it.
-            number: Number of the call in the run, from 0.
-            key: The response that holds it.
-        """
+        """Give a call of a response an id, and an id for the provider that is unique in the history."""
         own = self._build_id(call, number, key)
         provider_id = call.provider_call_id
         if not provider_id.strip() or provider_id in self._provider_ids:
@@ -454,11 +445,6 @@ class Conversation:
     def reach_limit(self, limit: LimitName, used: float, most: float) -> None:
         """Ask for a last answer, end the run, or raise, as `on_limit` says.
 
-        Args:
-            limit: Name of the limit.
-            used: How much of it is used.
-            most: The limit itself.
-
         Raises:
             LimitError: `on_limit="raise"`.
         """
@@ -474,13 +460,7 @@ class Conversation:
         self._state = self._state.replace(is_last_turn=True, finish_reason=limit)
 
     def end(self, reason: FinishReason, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
-        """End the run, whatever its phase.
-
-        Args:
-            reason: The finish reason.
-            output: The answer, if it is not the text of the last response.
-            text: Result of the calls that have none.
-        """
+        """End the run, whatever its phase; `text` is the result of the calls that have none."""
         if self._state.phase in ("calling", "paused"):
             refused = [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
             self._close_calls((*self._state.results, *refused))

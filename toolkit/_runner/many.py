@@ -53,10 +53,6 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
     """Run the prompts of a batch in the background, and return their outcomes, in order.
 
     If this function raises an exception, also KeyboardInterrupt, the runs are cancelled.
-
-    Args:
-        create: Creates a run.
-        batch: The prompts.
     """
     request = replace(batch.request, streams=True, in_background=True)
     waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()

@@ -216,9 +216,6 @@ class PartialOutput:
 
     An incomplete end is left out: a number, an item of a list, a field with a default. There is no value while a
     required field is missing. The type's own validators run for every value.
-
-    Args:
-        output: The type of the answer.
     """
 
     output: Output[Any]

@@ -25,12 +25,7 @@ def record_decisions(
 ) -> Dispatcher:
     """Return the dispatcher of a resumed run with the decisions on its calls; sub-agents get those on theirs.
 
-    Args:
-        own: The dispatcher, with the gates of the runs above.
-        state: The state of the run.
-        decisions: The decisions by call id, those on calls of sub-agents included.
-        tools: The tools of the run by name.
-        parent: The run above.
+    Its own dispatcher has the gates of the runs above.
 
     Raises:
         ApprovalError: A decision is for a call that does not wait, or is not one.
@@ -53,11 +48,7 @@ def record_decisions(
 def record_calls(own: Dispatcher, state: RunState, ledger: Ledger, parent: ToolCaller | None) -> Dispatcher:
     """Return the dispatcher of a resumed run with records of its calls: in its own ledger, or in that of the run above.
 
-    Args:
-        own: The dispatcher.
-        state: The state of the run.
-        ledger: The ledger to use if neither has one.
-        parent: The run above.
+    If neither has one, they are in the given ledger.
     """
     if own.recording.ledger is not None:
         return own

@@ -253,10 +253,6 @@ class RunFactory:
 class _RunBuilder:
     """Makes one run from its runner, its request and the run above it.
 
-    Args:
-        factory: That of the runner.
-        request: The request of the run.
-
     Raises:
         RunError: Runs are nested too deeply.
         TypeError: `session` is not a Session, or there are `messages`, too; or as for `_list_tools`.

@@ -71,15 +71,7 @@ class AgentRunner(Protocol):
 
 
 class SubAgent:
-    """Runs a runner for each call, with a conversation of its own.
-
-    Args:
-        runner: The runner.
-        name: The tool's name.
-        arg: Name of the tool's parameter.
-        max_depth: How many sub-agents may be inside each other, this one included.
-        output_type: Type of the answer.
-        handoff: Whether it takes over the conversation.
+    """Runs a runner for each call, with a conversation of its own. The options are those of `Runner.as_tool`.
 
     Raises:
         DefinitionError: `arg` cannot be the name of a parameter, or no JSON can be of the `output_type`; or it is to
@@ -257,10 +249,6 @@ def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., 
     """Make the call that hands the user's message to the sub-agent that has the conversation.
 
     None if no sub-agent has it, or if the message has more than text.
-
-    Args:
-        messages: The history, ending in what is to be answered.
-        tools: The tools that the run may call, by name.
     """
     *earlier, last = messages
     if not isinstance(last, UserMessage) or last.images or last.files:
@@ -276,11 +264,7 @@ def continue_handoff(messages: Sequence[Message], tools: Mapping[str, Tool[..., 
 
 
 def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()) -> Iterator[Tool[..., Any]]:
-    """Yield tools, and those of the sub-agents among them, at any depth.
-
-    Args:
-        tools: The tools of a runner.
-        above: The sub-agents that lead to it, from the outermost.
+    """Yield tools, and those of the sub-agents among them, at any depth; `above` are the sub-agents that lead to them.
 
     Raises:
         DefinitionError: They form a circle, or are nested too deeply.

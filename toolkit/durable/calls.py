@@ -81,14 +81,9 @@ def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) ->
 def make_dispatcher(
     caller: ToolCaller, call: ToolCall, step: wire.CallStep, hold: Hold | None, *, has_ledger: bool
 ) -> Dispatcher:
-    """Make the dispatcher for the call of a step.
+    """Make the dispatcher for the call of a step; `hold` holds the call, so that it does not run.
 
-    Args:
-        caller: Executes the calls of the run.
-        call: The call.
-        step: The step.
-        hold: Holds the call, so that it does not run.
-        has_ledger: Whether the run's own runner has a ledger; if not, that of a run above may have one, for `undo`.
+    Without a ledger of the run's own runner, that of a run above may record the call, for `undo`.
     """
     dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)

@@ -329,10 +329,6 @@ def read_end(state: RunState) -> Finished:
 def check_name(option: str, name: object) -> None:
     """Check the name or id of a queue, a run, a session or a call.
 
-    Args:
-        option: Name of the option, for the message.
-        name: Value of the option.
-
     Raises:
         ValueError: It is not a text, or is empty.
     """

@@ -37,12 +37,7 @@ def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
 
 
 def hoist_alternatives(schema: Schema, root: Schema) -> dict[str, Any]:
-    """Return a schema that has the properties of its alternatives; these keep what distinguishes them.
-
-    Args:
-        schema: The schema of an object.
-        root: The schema into which references point.
-    """
+    """Return the schema of an object with the properties of its alternatives; these keep what distinguishes them."""
     hoisted = _merge_entries(schema, root)
     for keyword in ("anyOf", "oneOf"):
         alternatives = [hoist_alternatives(as_mapping(each), root) for each in hoisted.get(keyword, ())]
