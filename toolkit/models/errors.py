@@ -14,6 +14,25 @@ from toolkit._schema.error_messages import shorten
 from toolkit.errors import ModelError
 
 UNREADABLE = "The request to the model failed, or its answer cannot be read; check base_url, which often ends in /v1."
+# Texts for people, by the names of the client's exceptions; the most specific class of an exception counts.
+ADVICE: Mapping[str, str] = {
+    "APITimeoutError": "The model's server did not answer in time.",
+    "APIConnectionError": (
+        "The model's server cannot be reached, or the connection broke; check base_url and that it runs."
+    ),
+    "AuthenticationError": "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
+    "PermissionDeniedError": "The API key may not use this model.",
+    "NotFoundError": (
+        "The model's server does not know this model or address; check model and base_url (often with /v1)."
+    ),
+    "RateLimitError": "The model's server refuses more requests for now.",
+    "BadRequestError": "The model's server refuses the request.",
+    "UnprocessableEntityError": "The model's server refuses the request.",
+    "InternalServerError": "The model's server failed.",
+    "APIResponseValidationError": UNREADABLE,
+    "APIError": "The model's server reports an error.",
+    "OpenAIError": "The openai package could not send the request.",
+}
 
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
@@ -43,10 +62,8 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
 
 
 def _translate(error: Exception, client: Any, model: str) -> ModelError:
-    import openai
-
     status, key = getattr(error, "status_code", None), _find_key(client)
-    advice = next((text for kind, text in _list_advice(openai) if isinstance(error, kind)), UNREADABLE)
+    advice = next((ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in ADVICE), UNREADABLE)
     public = _without_key(_read_message(error), key)
     if status == 400 and re.search(r"not support (tool|function)", public):
         advice += ' dialect="calls" is for models without tool calling.'
@@ -85,33 +102,6 @@ def _add_place(error: ModelError, client: Any, model: str) -> None:
     """Add the model's name and address to a message that lacks them."""
     text, place = _without_key(str(error), _find_key(client)), _describe_place(client, model)
     error.args = (text if not place or f"({place}" in text else f"{text} ({place})", error.status)
-
-
-def _list_advice(openai: Any) -> tuple[tuple[type[Exception], str], ...]:
-    """List the client's exceptions, the most specific first, each with a text for people."""
-    return (
-        (openai.APITimeoutError, "The model's server did not answer in time."),
-        (
-            openai.APIConnectionError,
-            "The model's server cannot be reached, or the connection broke; check base_url and that it runs.",
-        ),
-        (
-            openai.AuthenticationError,
-            "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
-        ),
-        (openai.PermissionDeniedError, "The API key may not use this model."),
-        (
-            openai.NotFoundError,
-            "The model's server does not know this model or address; check model and base_url (often with /v1).",
-        ),
-        (openai.RateLimitError, "The model's server refuses more requests for now."),
-        (openai.BadRequestError, "The model's server refuses the request."),
-        (openai.UnprocessableEntityError, "The model's server refuses the request."),
-        (openai.InternalServerError, "The model's server failed."),
-        (openai.APIResponseValidationError, UNREADABLE),
-        (openai.APIError, "The model's server reports an error."),
-        (openai.OpenAIError, "The openai package could not send the request."),
-    )
 
 
 def show_address(url: object) -> str:
