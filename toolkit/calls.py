@@ -35,7 +35,7 @@ def calls_schema(toolbox: Toolbox, *, strict: bool | None = None) -> dict[str, A
         DefinitionError: A tool cannot be described to a model.
     """
     specs = [replace(tool._spec, activity=get_activity(tool)) for tool in toolbox]
-    schema = dialect.reply_schema(specs, dialect=_make_dialect(toolbox, strict=strict))
+    schema = _make_dialect(toolbox, strict=strict).reply_schema(specs)
     copy: dict[str, Any] = from_json(to_json(schema))  # shares nothing with the tools
     return copy
 

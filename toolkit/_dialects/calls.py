@@ -116,12 +116,40 @@ class Calls(RunDialect):
         heads += [(spec, f"\nOutput: {spec.description} JSON Schema") for spec in outputs]
         lines = [f"{head}: {json.dumps(self.form(spec).schema, ensure_ascii=False)}" for spec, head in heads]
         guide = SystemMessage(GUIDE + "\n".join(lines))
-        reply = reply_schema(request.tools, dialect=self, outputs=outputs, requires_call=request.choice == "required")
+        reply = self.reply_schema(request.tools, outputs=outputs, requires_call=request.choice == "required")
         strict = all(self.form(spec).strict for spec in (*request.tools, *outputs))
         return {
             "messages": _merge_messages(map(render_plain_message, (guide, *request.messages))),
             "response_format": response_format(reply, strict=strict),
         }
+
+    def reply_schema(
+        self,
+        specs: Sequence[ToolSpec],
+        *,
+        only_one: bool = False,
+        outputs: Sequence[ToolSpec] = (),
+        requires_call: bool = False,
+    ) -> dict[str, Any]:
+        """Compose the schema of a reply: any number of calls, or exactly one and no output.
+
+        Args:
+            specs: The tools that are offered.
+            only_one: Exactly one call, and no output.
+            outputs: Alternatives of the output, each as the arguments of a tool; none means text.
+            requires_call: At least one call.
+        """
+        tools = list(map(self.render_tool, specs))
+        answers = [rename_definitions(self.form(spec).schema, spec.name) for spec in outputs] or [{"type": "string"}]
+        items = {"items": {"anyOf": [*map(_without_definitions, tools)]}} if tools else _NO_CALLS
+        calls: dict[str, Any] = {"type": "array", **items, **({"minItems": 1} if requires_call else {})}
+        if only_one:
+            properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}}
+        else:
+            properties = {"calls": calls, "output": {"anyOf": [*map(_without_definitions, answers), {"type": "null"}]}}
+        schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+        definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *answers)))
+        return {**schema, "$defs": definitions} if definitions else schema
 
     @override
     def has_public_text(self, request: ModelRequest) -> bool:
@@ -167,37 +195,6 @@ class Calls(RunDialect):
         """Read the text of a completion, or a text."""
         text = reply if isinstance(reply, str) else join_text(get_member(get_message(reply), "content"))
         return _read_calls(load_reply(text) or {})
-
-
-def reply_schema(
-    specs: Sequence[ToolSpec],
-    *,
-    only_one: bool = False,
-    dialect: Calls | None = None,
-    outputs: Sequence[ToolSpec] = (),
-    requires_call: bool = False,
-) -> dict[str, Any]:
-    """Compose the schema of a reply: any number of calls, or exactly one and no output.
-
-    Args:
-        specs: The tools that are offered.
-        only_one: Exactly one call, and no output.
-        dialect: The dialect that writes the tools; not strict by default.
-        outputs: Alternatives of the output, each as the arguments of a tool; none means text.
-        requires_call: At least one call.
-    """
-    dialect = dialect or Calls()
-    tools = list(map(dialect.render_tool, specs))
-    answers = [rename_definitions(dialect.form(spec).schema, spec.name) for spec in outputs] or [{"type": "string"}]
-    items = {"items": {"anyOf": [*map(_without_definitions, tools)]}} if tools else _NO_CALLS
-    calls: dict[str, Any] = {"type": "array", **items, **({"minItems": 1} if requires_call else {})}
-    if only_one:
-        properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}}
-    else:
-        properties = {"calls": calls, "output": {"anyOf": [*map(_without_definitions, answers), {"type": "null"}]}}
-    schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-    definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *answers)))
-    return {**schema, "$defs": definitions} if definitions else schema
 
 
 def _apply_choice(request: ModelRequest) -> ModelRequest:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import filterfalse, takewhile
 from typing import Any
 
-from toolkit._dialects.calls import Calls, render_plain_message, reply_schema, response_format
+from toolkit._dialects.calls import Calls, render_plain_message, response_format
 from toolkit._messages import (
     FILES_TEXT,
     IMAGES_TEXT,
@@ -200,7 +200,7 @@ def failure_grammar(failed: Sequence[ToolMessage]) -> str:
 def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """Make the schema of a reply with exactly one call."""
     bare: dict[str, Any] = map_schemas(
-        reply_schema(tools, only_one=True),
+        Calls().reply_schema(tools, only_one=True),
         lambda node: {keyword: value for keyword, value in node.items() if keyword not in PROSE},
     )
     return {"x-guidance": GUIDANCE, **bare}
