@@ -56,7 +56,6 @@ class Attempts:
     Attributes:
         call: The model's call, for the events.
         arguments: Validated values by name.
-        backend: The backend of the run.
         emit: Gets progress, partial results and retries.
         cancellation: That of the run.
         started: Calls whose handlers have started, by id; this one is added.

@@ -78,10 +78,8 @@ class Undoer:
     Attributes:
         tools: The tools, including those of sub-agents.
         ledger: The records of the calls.
-        run_id: The run.
         recorded_as: The run under which its calls are recorded: the outermost one above it, or itself.
         deps: The functions get it as `ToolContext.deps`.
-        backend: The backend that runs them.
     """
 
     tools: Iterable[Tool[..., Any]]

@@ -30,7 +30,6 @@ class ModelCaller:
     """Calls the model of a run.
 
     Attributes:
-        settings: Those of the runner.
         tool_caller: Executes the calls of the run. It has the tools.
         output: The schema of the answer; None for any text.
         tool_choice: Whether and what the model must call; a forced call applies to the first turn only.

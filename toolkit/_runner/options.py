@@ -93,8 +93,6 @@ class RunnerSettings:
     Attributes:
         name: The runner's name; empty without one.
         model_choice: Chooses the model when a run starts.
-        limits: The limits of each run.
-        hooks: The hooks, and the middleware.
         order: Which calls of a turn run at the same time.
         max_parallel: The most calls at the same time.
         early: Whether calls may start before the response is complete.

@@ -60,10 +60,7 @@ class Run(Generic[T]):
     """One run of a runner.
 
     Attributes:
-        settings: Those of its runner.
-        model_caller: Calls the model.
         tool_caller: Executes its calls. It has the tools, the queue of messages, and the hooks that get the events.
-        output: The type of the answer.
         active: The runner's active runs, of which this is one until it ends.
         cancellation: Cancels the run. `tool_caller.deadline` is a child of it, with the run's time limit.
         start: When the run was created, on the clock of `time.monotonic()`.

@@ -81,10 +81,7 @@ class RunFactory:
     """Creates the runs of a runner.
 
     Attributes:
-        toolbox: The tools.
-        instructions: The system message.
         options: The other options of the runner, with the defaults of those that are not None.
-        settings: What its runs have in common.
         active: The runs that have not ended.
         ledger: The given one, or else one in memory, for resumed runs and calls that can be undone.
         dispatcher: The middleware and gates of a run, without those of a run above.

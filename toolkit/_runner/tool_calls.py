@@ -65,11 +65,9 @@ class ToolCaller:
     """Executes the calls of a run. Runs that a call starts get it as their parent.
 
     Attributes:
-        settings: Those of the runner.
         available: Names of the tools that may be called in the run; all if None.
         tools: The run's tools by name; `result_read` may be added later.
         queue: Messages of the user; steering skips the batches that have not started.
-        request: The request of the run.
         shared: Values that the calls share; None if no call can read any.
         deadline: The run's cancellation with its time limit.
         depth: The number of runs from the outermost to this one.

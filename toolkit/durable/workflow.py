@@ -73,7 +73,6 @@ class _ChildEnd:
     Attributes:
         answer: The answer; None if the run was cancelled.
         reason: Text of the call's result if the run was cancelled.
-        usage: Usage of the run.
         calls_by_tool: Numbers of calls of the run, by tool.
         foreign: Names of the tools with `trust="foreign"` that the run has called.
     """
