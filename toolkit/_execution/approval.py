@@ -143,10 +143,7 @@ class RecordedDecisions:
     """
 
     def __init__(
-        self,
-        decisions: Mapping[str, Verdict],
-        pending: Sequence[PendingApproval],
-        otherwise: Approver | None = None,
+        self, decisions: Mapping[str, Verdict], pending: Sequence[PendingApproval], otherwise: Approver | None
     ) -> None:
         self._pending = {waiting.call.id: waiting for waiting in pending}
         self._decisions = {call_id: make_decision(verdict) for call_id, verdict in decisions.items()}

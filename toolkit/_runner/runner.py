@@ -371,12 +371,8 @@ class Runner(Controls):
             ApprovalError: A decision is for a call that does not wait.
             TypeError: `state` is neither a state nor a text.
         """
-        return self.run(
-            read_state(state, self._factory.options.get("checkpoint")),
-            output_type=output_type,
-            decisions=decisions,
-            **given,
-        )
+        read = read_state(state, self._factory.options.get("checkpoint"))
+        return self.run(read, output_type=output_type, decisions=decisions, **given)
 
     @overload
     async def aresume(
@@ -401,12 +397,8 @@ class Runner(Controls):
         **given: Unpack[ResumeOptions],
     ) -> RunResult[Any]:
         """Do what `resume` does, in the running event loop."""
-        return await self.arun(
-            read_state(state, self._factory.options.get("checkpoint")),
-            output_type=output_type,
-            decisions=decisions,
-            **given,
-        )
+        read = read_state(state, self._factory.options.get("checkpoint"))
+        return await self.arun(read, output_type=output_type, decisions=decisions, **given)
 
     def fingerprint(self) -> Fingerprint:
         """Make digests of the tools and settings of this runner, to compare two processes.
