@@ -52,7 +52,6 @@ EMBEDDED = "embedded"
 # Seconds after which a client is closed whose model was garbage-collected, unless its loop shuts down before.
 CLOSE_DELAY = 0.1
 
-NO_MODEL = "No model is configured."
 WAYS = """Pass or set one of these:
   - the environment:     OPENAI_API_KEY, or OPENAI_BASE_URL; and TOOLKIT_MODEL for the model's name
   - the embedded model:  model="embedded", after pip install "function-toolkit[local]"; no key, no server
@@ -238,9 +237,8 @@ class ModelChoice:
         if self._get_name() not in (None, EMBEDDED):
             source = f"model={self.name!r}" if self.name else f"TOOLKIT_MODEL={self._get_name()!r}"
             raise NoModelError(f"{source} names a model, but not its server: OPENAI_API_KEY is not set.\n{WAYS}")
-        if find_spec("xllamacpp") is None:
-            needs = 'The embedded model needs an extra: pip install "function-toolkit[local]".'
-            raise NoModelError(needs if self._get_name() else f"{NO_MODEL} {WAYS}")
+        if not self._get_name() and find_spec("xllamacpp") is None:
+            raise NoModelError(f"No model is configured. {WAYS}")
         if self.usual_api != "chat":
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
         from toolkit.models.local import NAME, embedded_model
