@@ -12,7 +12,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call
+from toolkit._dialects.base import Dialect, FinishedCalls, encode_base64, get_member, list_items, make_call
 from toolkit._dialects.strict.rules import ANTHROPIC, ANTHROPIC_STRICT
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 
@@ -24,9 +24,7 @@ class Anthropic(Dialect):
     rules, strict_rules = ANTHROPIC, ANTHROPIC_STRICT
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer all calls by one user message; images and files of failed calls follow their results."""
         results = [_render_result(call, result) for call, result in done]
         others = [block for _, result in done if result.is_error for block in _render_attachments(result)]

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from toolkit._dialects.strict.plain import Note, SchemaForm
 from toolkit._dialects.strict.rewriter import make_form
@@ -35,6 +35,11 @@ from toolkit._messages import (
 from toolkit._options import is_whole
 from toolkit._schema.json_text import load_if_json, load_json, to_json_text
 from toolkit.errors import DefinitionError
+
+# Calls with their results.
+FinishedCalls: TypeAlias = Sequence[tuple[ToolCall, ToolResult]]
+# The text of a reply, and its calls.
+ParsedReply: TypeAlias = tuple[str, tuple[ToolCall, ...]]
 
 META_BESIDE_OUTPUT = frozenset(META) - {OUTPUT}
 # Fields of a call by the meta keys that set them.
@@ -135,9 +140,7 @@ class Dialect(ABC):
         )
 
     @abstractmethod
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Write the messages that answer calls: each call exactly once, in the given order."""
 
     @abstractmethod
@@ -176,15 +179,11 @@ class RunDialect(Dialect):
         """Return whether a complete reply states the answer, even if it has calls, too."""
         return False
 
-    def parse_reply(
-        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
-    ) -> tuple[str, tuple[ToolCall, ...]]:
+    def parse_reply(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> ParsedReply:
         """Split a complete reply into text and calls, with arguments in the form of the tools' own schemas."""
         return text, self.decode_calls(calls, specs)
 
-    def extract_output(
-        self, text: str, calls: Sequence[ToolCall], output: OutputSpec
-    ) -> tuple[str, tuple[ToolCall, ...]]:
+    def extract_output(self, text: str, calls: Sequence[ToolCall], output: OutputSpec) -> ParsedReply:
         """Split a parsed reply into structured output, as JSON text in the form of its own schema, and calls.
 
         The output is the arguments of a tool: the model either calls that tool, or writes the arguments as its text.

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from pydantic_core import from_json
 from typing_extensions import override
 
-from toolkit._dialects.base import RunDialect, get_member, join_text, metadata_keys
+from toolkit._dialects.base import FinishedCalls, ParsedReply, RunDialect, get_member, join_text, metadata_keys
 from toolkit._dialects.chat import get_message, render_attachments, render_message
 from toolkit._dialects.strict.rules import GRAMMAR, STRICT, Rules
 from toolkit._dialects.tool_choice import offer_allowed
@@ -36,7 +36,6 @@ from toolkit._messages import (
     SystemMessage,
     ToolCall,
     ToolMessage,
-    ToolResult,
     ToolSpec,
     make_message,
     replace_surrogates,
@@ -96,9 +95,7 @@ class Calls(RunDialect):
         return self._decode_calls(calls, specs, _metadata_keys)
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer all calls by one user message; images and files follow in another."""
         results = (render_plain_message(make_message(*each)) for each in done)
         return _merge_messages([*results, *render_attachments(done)])
@@ -162,9 +159,7 @@ class Calls(RunDialect):
         return bool(_read_output(load_reply(text) or {}))
 
     @override
-    def parse_reply(
-        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
-    ) -> tuple[str, tuple[ToolCall, ...]]:
+    def parse_reply(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> ParsedReply:
         """Split a reply into output and calls; any other text is the answer, unless it is a truncated object."""
         calls = super().decode_calls(calls, specs)
         reply = load_reply(text)

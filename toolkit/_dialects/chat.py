@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from typing_extensions import override
 
 from toolkit._dialects.base import (
+    FinishedCalls,
     RunDialect,
     data_url,
     describe,
@@ -38,7 +39,6 @@ from toolkit._messages import (
     SystemMessage,
     ToolCall,
     ToolMessage,
-    ToolResult,
     ToolSpec,
     UserMessage,
     collect_attachments,
@@ -60,9 +60,7 @@ class Chat(RunDialect):
     rules, strict_rules = GRAMMAR, STRICT
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer each call by a message of the role tool; images and files follow in a user message."""
         return [*(render_message(make_message(*each)) for each in done), *render_attachments(done)]
 
@@ -95,7 +93,7 @@ class Minimal(Chat):
     rules = strict_rules = MINIMAL
 
 
-def render_attachments(done: Sequence[tuple[ToolCall, ToolResult]]) -> list[dict[str, Any]]:
+def render_attachments(done: FinishedCalls) -> list[dict[str, Any]]:
     """Write the user message with the images and files of results; empty if there are none."""
     return list(map(render_message, collect_attachments(result for _, result in done)))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from toolkit._dialects.base import Dialect, encode_base64, get_member, list_items, make_call, result_data
+from toolkit._dialects.base import Dialect, FinishedCalls, encode_base64, get_member, list_items, make_call, result_data
 from toolkit._dialects.strict.rules import GEMINI
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 from toolkit.errors import DefinitionError
@@ -27,9 +27,7 @@ class Gemini(Dialect):
     rules = strict_rules = GEMINI
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer all calls by one content."""
         parts = [{"functionResponse": _render_response(call, result)} for call, result in done]
         return [{"role": "user", "parts": parts}] if parts else []

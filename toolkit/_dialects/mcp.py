@@ -14,7 +14,15 @@ from urllib.parse import quote
 from pydantic_core import from_json, to_json
 from typing_extensions import override
 
-from toolkit._dialects.base import Dialect, encode_base64, get_member, has_object_output, make_call, result_data
+from toolkit._dialects.base import (
+    Dialect,
+    FinishedCalls,
+    encode_base64,
+    get_member,
+    has_object_output,
+    make_call,
+    result_data,
+)
 from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
@@ -28,9 +36,7 @@ class ModelContextProtocol(Dialect):
     rules = strict_rules = PLAIN
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer each call by a result, with structured content if the call's spec declares an output.
 
         A result that does not match the declared output is an error: clients raise an exception if a result has other

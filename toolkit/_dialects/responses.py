@@ -19,6 +19,7 @@ from typing import Any
 from typing_extensions import override
 
 from toolkit._dialects.base import (
+    FinishedCalls,
     RunDialect,
     data_url,
     describe,
@@ -40,7 +41,6 @@ from toolkit._messages import (
     SystemMessage,
     ToolCall,
     ToolMessage,
-    ToolResult,
     ToolSpec,
     UserMessage,
     collect_attachments,
@@ -61,9 +61,7 @@ class Responses(RunDialect):
     rules, strict_rules = GRAMMAR, STRICT
 
     @override
-    def render_results(
-        self, done: Sequence[tuple[ToolCall, ToolResult]], specs: Sequence[ToolSpec] = ()
-    ) -> list[dict[str, Any]]:
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
         """Answer each call by an item with its text, images and files."""
         return [_render_answer(make_message(*each), {}) for each in done]
 

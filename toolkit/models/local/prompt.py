@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import filterfalse, takewhile
 from typing import Any
 
+from toolkit._dialects.base import ParsedReply
 from toolkit._dialects.calls import Calls, render_plain_message, response_format
 from toolkit._messages import (
     FILES_TEXT,
@@ -139,9 +140,7 @@ class SmallCalls(Calls):
         """Return whether the reply is a sentence."""
         return not request.tools or bool(_last_results(request.messages)) or not _is_call_due(request)
 
-    def parse_reply(
-        self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]
-    ) -> tuple[str, tuple[ToolCall, ...]]:
+    def parse_reply(self, text: str, calls: Sequence[ToolCall], specs: Sequence[ToolSpec]) -> ParsedReply:
         """Read the call, or the sentence."""
         return super().parse_reply(text.strip(), calls, specs)
 
