@@ -10,7 +10,7 @@ import inspect
 import threading
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 from math import ceil
@@ -212,20 +212,10 @@ def _estimate(message: Message) -> int:
 _Section: TypeAlias = tuple[tuple[Message, ...], bool]
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Messages that are sent together or not at all: a response with its results, or a single other message."""
-
-    messages: tuple[Message, ...]
-    first: int  # position of the first message
-
-    @property
-    def is_response(self) -> bool:
-        return isinstance(self.messages[0], ModelResponse)
-
-
 class _History:
     """A conversation in blocks, with the size of the messages before each block.
+
+    The messages of a block are sent together or not at all: a response with its results, or a single other message.
 
     Attributes:
         points: Numbers of the blocks that are responses, and of the block that is requested now.
@@ -233,13 +223,14 @@ class _History:
 
     def __init__(self, messages: Sequence[Message], summary_tokens: int) -> None:
         self._summary_tokens = summary_tokens
-        self._length = len(messages)
-        self._blocks = _split_blocks(messages)
-        self._whole = _accumulate(estimate_tokens(block.messages) for block in self._blocks)
-        firsts = [block.messages[0] for block in self._blocks]
+        starts = (number for number, pair in enumerate(pairwise(messages), 1) if not _belongs(*pair))
+        self._starts = sorted({0, *starts, len(messages)})
+        self._blocks = [tuple(messages[start:end]) for start, end in pairwise(self._starts)]
+        self._whole = _accumulate(map(estimate_tokens, self._blocks))
+        firsts = [block[0] for block in self._blocks]
         self._users = [number for number, first in enumerate(firsts) if isinstance(first, UserMessage)]
         self._instructions = range(sum(1 for _ in takewhile(lambda first: isinstance(first, SystemMessage), firsts)))
-        responses = [number for number, block in enumerate(self._blocks) if block.is_response]
+        responses = [number for number, first in enumerate(firsts) if isinstance(first, ModelResponse)]
         self.points = (*responses, len(self._blocks))
 
     def measure(self, start: int, cut: int, point: int) -> int:
@@ -258,7 +249,7 @@ class _History:
 
         That request may have had the whole history, so the nearer estimate of both is used.
         """
-        first = self._blocks[point].messages[0] if point < len(self._blocks) else None
+        first = self._blocks[point][0] if point < len(self._blocks) else None
         usage = first.usage if isinstance(first, ModelResponse) else None
         if usage is None or not usage.input_tokens:
             return 0
@@ -267,24 +258,21 @@ class _History:
 
     def find_last_turn(self, point: int) -> int:
         """Return the block at which the last turn before `point` begins: calls with results, or unanswered messages."""
-        last = next((number for number in range(point - 1, -1, -1) if self._blocks[number].is_response), -1)
-        has_results = last >= 0 and len(self._blocks[last].messages) > 1
+        responses = self.points[: bisect_left(self.points, point)]
+        last = responses[-1] if responses else -1
+        has_results = last >= 0 and len(self._blocks[last]) > 1
         return last if has_results else last + 1
 
     def find_recent(self, point: int, count: int) -> int:
         """Return the block that has the first of the last `count` messages before `point`."""
-        end = self._blocks[point].first if point < len(self._blocks) else self._length
-        number = point
-        while number and end - self._blocks[number - 1].first <= count:
-            number -= 1
-        return number
+        return bisect_left(self._starts, self._starts[point] - count)
 
     def split(self, start: int, cut: int) -> list[_Section]:
         """Split the history into sections that are sent and sections that are left out, with results cut."""
         kept = {*self._list_kept(len(self._blocks)), *range(start, len(self._blocks))}
         sections: list[_Section] = []
         for number, block in enumerate(self._blocks):
-            messages, is_sent = self._cut_block(block) if number < cut else block.messages, number in kept
+            messages, is_sent = self._cut_block(block) if number < cut else block, number in kept
             if sections and sections[-1][1] == is_sent:
                 messages = (*sections.pop()[0], *messages)
             sections.append((messages, is_sent))
@@ -299,10 +287,8 @@ class _History:
     def _short(self) -> list[int]:
         return _accumulate(estimate_tokens(self._cut_block(block)) for block in self._blocks)
 
-    def _cut_block(self, block: _Block) -> tuple[Message, ...]:
-        if len(block.messages) == 1:
-            return block.messages
-        return tuple([self._cut_result(message) for message in block.messages])
+    def _cut_block(self, block: tuple[Message, ...]) -> tuple[Message, ...]:
+        return block if len(block) == 1 else tuple(map(self._cut_result, block))
 
     def _cut_result(self, message: Message) -> Message:
         if not isinstance(message, ToolMessage):
@@ -315,14 +301,7 @@ def _accumulate(sizes: Iterable[int]) -> list[int]:
     return list(accumulate(sizes, initial=0))
 
 
-def _split_blocks(messages: Sequence[Message]) -> list[_Block]:
-    firsts = [
-        number for number, message in enumerate(messages) if not (number and _belongs(message, messages[number - 1]))
-    ]
-    return [_Block(tuple(messages[first:end]), first) for first, end in pairwise([*firsts, len(messages)])]
-
-
-def _belongs(message: Message, earlier: Message) -> bool:
+def _belongs(earlier: Message, message: Message) -> bool:
     """Return whether a message belongs to the one before it: a result, or the images and files of results."""
     if isinstance(message, ToolMessage):
         return True
