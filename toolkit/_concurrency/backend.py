@@ -172,15 +172,9 @@ def is_cancelling(error: BaseException) -> bool:
 
 
 class JobEnd(NamedTuple):
-    """The end of one job, as an item of a channel.
-
-    Attributes:
-        outcome: The job's value or error.
-        number: Position of the job, from 0.
-    """
+    """The end of one job, as an item of a channel."""
 
     outcome: Outcome[Any]
-    number: int = 0
 
 
 async def close_iterator(source: AsyncIterator[Any]) -> None:

@@ -78,17 +78,14 @@ class SyncBackend:
             yield value
             return
         events = channel if isinstance(channel, SimpleQueue) else self.channel()
-        waits = {number: LoopWaits() for number in range(len(jobs))}  # of the jobs that have not ended
-        running_jobs = [
-            Job(partial(_run_job, job, waits[number]), partial(_end, events, number)) for number, job in enumerate(jobs)
-        ]
+        waits = [LoopWaits() for _ in jobs]
+        running_jobs = [Job(partial(_run_job, *each), partial(_end, events)) for each in zip(jobs, waits)]
         try:
             with on_cancel(cancellation, partial(events.put, None)):
                 start_jobs(running_jobs, width)
-                while waits:
+                for _ in jobs:
                     while not isinstance(item := _get(events, cancellation), JobEnd):
                         yield item
-                    del waits[item.number]
                     yield unwrap_outcome(item.outcome)
         except (GeneratorExit, KeyboardInterrupt):
             if cancellation is not None:
@@ -97,8 +94,8 @@ class SyncBackend:
         finally:
             self.abandoned.abandon(*running_jobs)
             if cancellation:
-                _wait_for_ends(events, waits)
-            end_waits(waits.values(), GRACE)
+                _wait_for_ends(running_jobs, waits, events)
+            end_waits(waits, GRACE)
 
     def channel(self) -> SimpleQueue[Any]:
         """Make a channel for `run_all`."""
@@ -160,23 +157,18 @@ def _run_job(job: CoroutineFunction[T], waits: LoopWaits) -> T:
     return run_sync(job())
 
 
-def _end(events: SimpleQueue[Any], number: int, outcome: Outcome[Any]) -> None:
-    events.put(JobEnd(outcome, number))
+def _end(events: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
+    events.put(JobEnd(outcome))
 
 
-def _wait_for_ends(events: SimpleQueue[Any], waits: dict[int, LoopWaits]) -> None:
+def _wait_for_ends(jobs: Sequence[Job[Any]], waits: Sequence[LoopWaits], events: SimpleQueue[Any]) -> None:
     """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return partial values."""
-    ends, idle = monotonic() + PATIENCE + 2 * MOMENT, set[int]()
-    while waits and monotonic() < ends:
-        item: Any = Empty
+    ends, idle = monotonic() + PATIENCE + 2 * MOMENT, 0
+    while idle < 2 and monotonic() < ends and any(job.is_running() for job in jobs):
         with suppress(Empty):
-            item = events.get(timeout=MOMENT)
-        if isinstance(item, JobEnd):
-            waits.pop(item.number, None)
-        elif item is Empty:  # twice idle: the end of one whose leaf has just returned may be on its way
-            now_idle = {number for number, wait in waits.items() if not wait.is_waiting()}
-            waits = {number: wait for number, wait in waits.items() if number not in now_idle & idle}
-            idle = now_idle
+            events.get(timeout=MOMENT)
+            continue
+        idle = 0 if any(wait.is_waiting() for wait in waits) else idle + 1  # twice: one may have just stopped waiting
 
 
 def _run_in_loop(job: CoroutineFunction[T]) -> T:
