@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from itertools import islice
 from operator import length_hint
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.tasks import get_loop
@@ -55,30 +54,28 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
     If this function raises an exception, also KeyboardInterrupt, the runs are cancelled.
     """
     request = replace(batch.request, streams=True, in_background=True)
-    waiting, ended = enumerate(batch.prompts), SimpleQueue[int]()
-    active = dict[int, tuple[Prompt, RunHandle[Any]]]()
+    ended, active = SimpleQueue[int](), dict[int, tuple[Prompt, RunHandle[Any]]]()
 
-    def start(number: int, prompt: Prompt) -> None:
-        try:
-            if not batch.skip(number, prompt):
-                handle = RunHandle(create(replace(request, prompt=prompt)))
-                active[number] = prompt, handle
-                handle.call_when_done(partial(ended.put, number))
-                return
-        except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
-            batch.add(number, prompt, error)
-        ended.put(number)
+    def wait_for_one() -> None:
+        number = cast("int", get_item(ended, None))
+        prompt, handle = active.pop(number)
+        batch.add(number, prompt, _get_outcome(handle))
 
     try:
-        while True:
-            for number, prompt in islice(waiting, batch.max_parallel - len(active)):
-                start(number, prompt)
-            if not active and ended.empty():
-                break
-            last = get_item(ended, None)
-            if last in active:
-                prompt, handle = active.pop(last)
-                batch.add(last, prompt, _get_outcome(handle))
+        for number, prompt in enumerate(batch.prompts):
+            try:
+                if batch.skip(number, prompt):
+                    continue
+                handle = RunHandle(create(replace(request, prompt=prompt)))
+            except Exception as error:  # noqa: BLE001  it is the outcome of the prompt
+                batch.add(number, prompt, error)
+                continue
+            active[number] = prompt, handle
+            handle.call_when_done(partial(ended.put, number))
+            if len(active) == batch.max_parallel:
+                wait_for_one()
+        while active:
+            wait_for_one()
     finally:
         for _, handle in active.values():
             handle.cancel()
