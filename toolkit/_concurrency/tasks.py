@@ -121,16 +121,23 @@ async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation
         return await job()
     import asyncio
 
-    awaiting = _Awaiting()
+    task, is_cancelled, is_over = asyncio.current_task(), False, False
+    before = getattr(task, "cancelling", int)()  # not there on Python 3.10
+
+    def cancel() -> None:
+        nonlocal is_cancelled
+        if task and not is_over:
+            is_cancelled = task.cancel()
+
     try:
-        with on_cancel(cancellation, partial(call_soon, asyncio.get_running_loop(), awaiting.cancel)):
+        with on_cancel(cancellation, partial(call_soon, asyncio.get_running_loop(), cancel)):
             return await job()
     except asyncio.CancelledError:
-        if not awaiting.is_mine():
+        if not is_cancelled or getattr(task, "uncancel", int)() > before:  # the task was cancelled, too
             raise
         raise cancellation_error(cancellation) from None
     finally:
-        awaiting.is_over = True
+        is_over = True
 
 
 @coroutine
@@ -203,28 +210,6 @@ def set_result(future: asyncio.Future[Any], value: Any) -> None:
     """Set a future's result, unless it is done."""
     if not future.done():
         future.set_result(value)
-
-
-class _Awaiting:
-    """One wait of the running task that can be cancelled without cancelling the task."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self._task = asyncio.current_task()
-        self._before = getattr(self._task, "cancelling", int)()  # not there on Python 3.10
-        self._is_cancelled = False
-        self.is_over = False
-
-    def cancel(self) -> None:
-        """End the wait, unless it is over."""
-        if self._task and not self.is_over:
-            self._is_cancelled = self._task.cancel()
-
-    def is_mine(self) -> bool:
-        """Return whether only this wait was cancelled, not the task; takes the cancellation back."""
-        uncancel = getattr(self._task, "uncancel", int)
-        return self._is_cancelled and uncancel() <= self._before
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
