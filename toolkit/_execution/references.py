@@ -256,21 +256,14 @@ class Dependencies:
         return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))
 
 
-class _Writers:
-    """The positions of calls by the paths where they store their results."""
+# The positions of calls and the paths where they store their results, by the beginnings of these paths.
+_Writers: TypeAlias = defaultdict[Path, list[tuple[int, Path]]]
 
-    def __init__(self) -> None:
-        self._by_root = defaultdict[Path, list[tuple[int, Path]]](list)
 
-    def add(self, position: int, path: Path | None) -> None:
-        """Add the path where a call stores its result; None if it stores none."""
-        if path:
-            self._by_root[path[:2]].append((position, path))
-
-    def find(self, paths: Iterable[Path]) -> set[int]:
-        """Find the calls that store their results at, above or below the paths."""
-        candidates = ((path, candidate) for path in paths for candidate in self._by_root.get(path[:2], ()))
-        return {position for path, (position, other) in candidates if overlap(path, other)}
+def _find_writers(writers: _Writers, paths: Iterable[Path]) -> set[int]:
+    """Find the calls that store their results at, above or below the paths."""
+    candidates = ((path, candidate) for path in paths for candidate in writers.get(path[:2], ()))
+    return {position for path, (position, other) in candidates if overlap(path, other)}
 
 
 def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[int]]:
@@ -285,26 +278,29 @@ def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[in
 
 def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool = False) -> Needs:
     """Find the calls that each call refers to, and those that store what it imports: all, or only earlier ones."""
-    writers = _Writers()
+    writers: _Writers = defaultdict(list)
     for position, call in enumerate(calls):
-        writers.add(position, _find_output_path(call, tools))
+        if path := _find_output_path(call, tools):
+            writers[path[:2]].append((position, path))
     needs: dict[int, set[int]] = {}
     for position, call in enumerate(calls):
         needs[position] = set()
         if tool := _get_referring(call, tools):
-            referred = writers.find(_iter_paths(call, find_references(call.arguments)))
-            imported = writers.find(_iter_paths(call, list_imports(call, tool)))
+            referred = _find_writers(writers, _iter_paths(call, find_references(call.arguments)))
+            imported = _find_writers(writers, _iter_paths(call, list_imports(call, tool)))
             usable = {other for other in imported if other < position} if only_earlier else imported
             needs[position] = (referred | usable) - {position}
     return needs
 
 
 def _find_predecessors(order: Sequence[int], needs: Needs, calls: Sequence[ToolCall], tools: Tools) -> Needs:
-    writers, after = _Writers(), dict[int, Collection[int]]()
+    writers: _Writers = defaultdict(list)
+    after: dict[int, set[int]] = {}
     for position in order:
-        path = _find_output_path(calls[position], tools)
-        after[position] = {*needs[position], *writers.find([path] if path else ())}
-        writers.add(position, path)
+        after[position] = {*needs[position]}
+        if path := _find_output_path(calls[position], tools):
+            after[position] |= _find_writers(writers, [path])
+            writers[path[:2]].append((position, path))
     return after
 
 
