@@ -154,7 +154,7 @@ class RunFactory:
         may_undo = state is None or any(tool.settings.undo for tool in walk_tools(called))
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
-        undone = await self.create_undoer(backend, run_id=run_id, deps=deps).undo()
+        undone = await self.create_undoer(backend, run_id, deps, self.dispatcher.recording).undo()
         if saved is not None and state is not None and state.phase != "finished":
             conversation = Conversation(state)
             conversation.end("cancelled")
@@ -198,15 +198,13 @@ class RunFactory:
         self.active.add(run)
         return run
 
-    def create_undoer(
-        self, backend: Backend, *, run_id: str, deps: Any, above: str = "", ledger: Ledger | None = None
-    ) -> Undoer:
-        """Create an `Undoer` with this runner's tools and, by default, its ledger."""
+    def create_undoer(self, backend: Backend, run_id: str, deps: Any, recording: Recording) -> Undoer:
+        """Create an `Undoer` with this runner's tools."""
         return Undoer(
             tools=[*walk_tools(self.toolbox.snapshot().values())],
-            ledger=self.ledger if ledger is None else ledger,
+            ledger=self.ledger if recording.undo_ledger is None else recording.undo_ledger,
             run_id=run_id,
-            recorded_as=above or run_id,
+            recorded_as=next(iter(recording.runs_above), run_id),
             deps=deps,
             backend=backend,
         )
@@ -419,9 +417,7 @@ class _RunBuilder:
         for tool in walk_tools(self._checked.listed.values()):
             if tool.settings.undo is not None:
                 check_deps(get_undo(tool), deps, "pass deps= to the run")
-        recording = dispatcher.recording
-        above = next(iter(recording.runs_above), "")
-        return partial(factory.create_undoer, run_id=run_id, above=above, ledger=recording.undo_ledger, deps=deps)
+        return partial(factory.create_undoer, run_id=run_id, deps=deps, recording=dispatcher.recording)
 
     def _list_tools(self, checked: _CheckedTools) -> dict[str, AnyTool]:
         """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.

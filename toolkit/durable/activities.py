@@ -95,10 +95,8 @@ class Activities:
             earlier = [message_from_dict(each) for each in question.messages]
             if question.session:
                 earlier = await self._run_in_thread(lambda: [*self._open_session(question.session).messages])
-            options: dict[str, Any] = {"messages": earlier, "output_type": output_type}
-            if question.allowed_tools is not None:
-                options["allowed_tools"] = question.allowed_tools
-            run = self._create_run(factory, question.prompt or None, **options)
+            options: dict[str, Any] = {"messages": earlier, "allowed_tools": question.allowed_tools}
+            run = self._create_run(factory, question.prompt or None, output_type, **options)
             state = run.conversation.state.replace(run_id=step.run_id)
             run.leave()
             plan = self._make_plan(factory, own, run.tool_caller, is_typed=output_type is not str)
@@ -113,8 +111,7 @@ class Activities:
         with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
-            options = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
-            run = await self._restore_run(factory, state, options)
+            run = await self._restore_run(factory, state, output_type, streams=self.streams, spent=step.spent)
             allowed = run.tool_caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
@@ -150,7 +147,7 @@ class Activities:
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
             decisions = {} if step.decision is None else {call.id: Decision(**step.decision)}
-            run = await self._restore_run(factory, state, {"decisions": decisions, "spent": step.spent})
+            run = await self._restore_run(factory, state, decisions=decisions, spent=step.spent)
             has_ledger = factory.options.get("ledger") is not None
             run.tool_caller.dispatcher = make_dispatcher(run.tool_caller, call, step, hold, has_ledger=has_ledger)
             observers = run.tool_caller.observers
@@ -193,14 +190,8 @@ class Activities:
         async with self._beating():
             with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
                 run = self._create_run(factory, wire.UNDO)
-                dispatcher = run.tool_caller.dispatcher
-                undoer = factory.create_undoer(
-                    AsyncBackend(),
-                    run_id=step.run_id,
-                    deps=self.deps,
-                    above=next(iter(dispatcher.recording.runs_above), ""),
-                    ledger=dispatcher.recording.undo_ledger,
-                )
+                recording = run.tool_caller.dispatcher.recording
+                undoer = factory.create_undoer(AsyncBackend(), step.run_id, self.deps, recording)
                 run.leave()
                 undos = await undoer.undo()
         return [{"call": asdict(each.call), "outcome": each.outcome, "error": each.error} for each in undos]
@@ -229,9 +220,11 @@ class Activities:
             raise DefinitionError(f"The run has the session {name!r}: its worker needs Worker(sessions=...), too.")
         return self.sessions(name)
 
-    async def _restore_run(self, factory: RunFactory, state: RunState, options: Mapping[str, Any]) -> Run[Any]:
+    async def _restore_run(
+        self, factory: RunFactory, state: RunState, output_type: Any = str, **options: Any
+    ) -> Run[Any]:
         """Create the run of a state; on a thread if that reads a ledger."""
-        create = partial(self._create_run, factory, state, **options)
+        create = partial(self._create_run, factory, state, output_type, **options)
         return create() if factory.options.get("ledger") is None else await self._run_in_thread(create)
 
     def _create_run(self, factory: RunFactory, prompt: Prompt, output_type: Any = str, **options: Any) -> Run[Any]:
