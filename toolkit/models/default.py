@@ -17,7 +17,6 @@ import weakref
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.util import find_spec
 from threading import Lock
 from types import ModuleType
@@ -243,22 +242,17 @@ class ModelChoice:
             raise NoModelError(f"The embedded model speaks Chat Completions only: leave out api={self.api!r}.")
         from toolkit.models.local import NAME, embedded_model
 
-        if self.is_fallback and self.announces:
-            with _announcing:  # two threads at their first runs would both write it
-                _announce(NAME)
+        if self.is_fallback and self.announces and _announcing.acquire(blocking=False):
+            print(FALLBACK.format(name=NAME), file=sys.stderr)
         model = embedded_model()
         model.dialect = self.dialect or model.dialect
         model.options = copy_options(self.options)
         return model
 
 
-_announcing, _keeping = Lock(), Lock()
-
-
-@cache
-def _announce(name: str) -> None:
-    """Write which model answers and why, once in a process."""
-    print(FALLBACK.format(name=name), file=sys.stderr)
+_keeping = Lock()
+# Acquired by whoever writes which model answers and why, and never released: it is written once in a process.
+_announcing = Lock()
 
 
 def _find_address_fault(name: str, address: Any) -> str:
