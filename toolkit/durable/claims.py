@@ -63,9 +63,8 @@ class ClaimCheck(PayloadCodec):
     ) -> None:
         given = PayloadDirectory(store) if isinstance(store, (str, os.PathLike)) else store
         self._store = check_type("store", given, PayloadStore)
-        if codec is not None:
-            check_type("codec", codec, PayloadCodec)
-        self._codec, self._min_bytes = codec, check_whole("min_bytes", min_bytes)
+        self._codec = check_type("codec", codec, PayloadCodec, type(None))
+        self._min_bytes = check_whole("min_bytes", min_bytes)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Apply the codec, and replace large payloads by their keys."""
