@@ -84,10 +84,7 @@ class AsyncBackend:
         cancellation: Cancellation | None = None,
         own_thread: bool = False,  # noqa: ARG002  tasks do not wait for each other
     ) -> AsyncGenerator[T | Any, None]:
-        """Run jobs as tasks; a single one that neither emits nor is cancelled stays in the caller's task."""
-        if len(jobs) == 1 and channel is None and cancellation is None:
-            yield await jobs[0]()
-            return
+        """Run jobs as tasks."""
         import asyncio
 
         events = channel if isinstance(channel, _LoopChannel) else self.channel()

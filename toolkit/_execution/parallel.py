@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolkit._concurrency.backend import Backend
 from toolkit._concurrency.cancellation import Cancellation, note_effects
-from toolkit._context import ToolContext, discard
+from toolkit._context import ToolContext
 from toolkit._execution.attempts import Emit
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.references import Dependencies
@@ -80,7 +80,6 @@ async def run_batch(
     max_parallel: int = MAX_PARALLEL,
     cancellation: Cancellation | None = None,
     own_thread: bool = False,
-    listens: bool = True,
     started: Container[str] = (),
 ) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
     """Execute calls at the same time; one that fails does not affect the others.
@@ -92,15 +91,13 @@ async def run_batch(
         max_parallel: How many run at the same time.
         cancellation: When it is cancelled, the calls without a result are abandoned and get an error.
         own_thread: Whether a single call, too, runs on a thread of its own, so that its events arrive as they happen.
-        listens: Whether calls may emit events; listening costs a task in an event loop.
         started: Ids of the calls whose handlers have started.
 
     Yields:
         The events that calls emit, and a ToolCallFinished for each call, as they happen.
     """
-    channel = backend.channel() if listens else None
-    emit = channel.put if channel else discard
-    jobs = [partial(execute, call, emit) for call in calls]
+    channel = backend.channel()
+    jobs = [partial(execute, call, channel.put) for call in calls]
     left = {id(call): call for call in calls}
     start = time.perf_counter()
     try:

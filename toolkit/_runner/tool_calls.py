@@ -363,15 +363,14 @@ class TurnCalls:
         if self._dependencies:
             execute = partial(self._execute_in_order, self._dependencies, backend)
         tools = [caller.tools[call.name] for call in batch if call.name in caller.tools]
-        may_emit = any(map(caller.dispatcher.may_emit, tools))
+        is_followed = caller.request.streams and any(map(caller.dispatcher.may_emit, tools))
         return run_batch(
             batch,
             execute,
             backend,
             max_parallel=caller.settings.max_parallel,
             cancellation=caller.deadline,
-            own_thread=caller.request.in_background or (caller.request.streams and may_emit),
-            listens=may_emit or len(batch) > 1,
+            own_thread=caller.request.in_background or is_followed,
             started=caller.dispatcher.started,
         )
 
