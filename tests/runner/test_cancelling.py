@@ -26,6 +26,7 @@ from toolkit import (
     RunHandle,
     Runner,
     RunResult,
+    RunState,
     RunStream,
     ToolContext,
     tool,
@@ -1089,3 +1090,26 @@ def test_abandoned_functions_are_counted() -> None:
     release.set()
 
     assert 1 == result.abandoned
+
+
+def test_cancelled_while_its_end_is_saved() -> None:
+    """A run whose task is cancelled while its end is saved is saved once, and stays finished."""
+    saved: list[str] = []
+    tasks: list[asyncio.Task[RunResult]] = []
+
+    async def checkpoint(state: RunState) -> None:
+        saved.append(state.finish_reason or state.phase)
+        if saved.count("stop") == 1:
+            tasks[0].cancel()
+            await asyncio.sleep(0)
+
+    async def main() -> RunResult:
+        tasks.append(asyncio.ensure_future(Runner(model=ScriptedModel(["Hi."]), checkpoint=checkpoint).arun("go")))
+        try:
+            return await tasks[0]
+        except asyncio.CancelledError as error:
+            return find_result(error)
+
+    result = asyncio.run(main())
+
+    assert ("Hi.", ["asking", "stop"]) == (result.output, saved)
