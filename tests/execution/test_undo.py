@@ -449,6 +449,40 @@ def test_failing_undo(is_idempotent: bool) -> None:
     assert 3 == len({*keys}) and (keys[1] == keys[-1]) == is_idempotent and all(keys)
 
 
+def test_fatal_undo() -> None:
+    """An undo that raises what ends a run is reported, and the others follow."""
+    undone: list[int] = []
+
+    def cancel(booking: int) -> None:
+        undone.append(booking)
+        if booking == 2:
+            raise FatalError("down")
+
+    runner = book_three(cancel)
+    outcomes = [(each.outcome, each.error) for each in runner.undo(runner.run("Go.").state)]
+
+    assert ([("undone", ""), ("failed", "FatalError: down"), ("undone", "")], [3, 2, 1]) == (outcomes, undone)
+
+
+def book_as(kind: Any, undo: Any) -> Tool[..., Any]:
+    def book(n: int) -> Any:
+        """Book."""
+        return n
+
+    book.__annotations__["return"] = kind
+    return tool(book, undo=undo, effect="write")
+
+
+def test_result_of_another_type() -> None:
+    """A call whose result is not of the tool's present type is reported, and its undo does not run."""
+    ledger, undone = MemoryLedger(), list[Any]()
+    before = Runner([book_as(int, undone.append)], model=ScriptedModel([call("book", n=1), "Done."]), ledger=ledger)
+    state = before.run("Go.").state
+    (undo,) = Runner([book_as(list[int], undone.append)], ledger=ledger).undo(state)
+
+    assert ("failed", True, []) == (undo.outcome, undo.error.startswith("Its result has changed: "), undone)
+
+
 def test_keys_differ() -> None:
     """An undo has an idempotency key of its own, not that of its call."""
     keys: list[str] = []

@@ -37,6 +37,12 @@ WAYS = pytest.mark.parametrize("go", [run, arun, stream, astream, start])
 
 
 ASK = ask_when(defer, names=["pay"])
+
+
+async def ask_later(request: ApprovalRequest) -> bool | Decision:
+    return Decision.defer() if request.name == "pay" else True
+
+
 TWICE: list[ModelReply] = [[call("pay", amount=3), call("look"), call("pay", amount=4)], "It is paid."]
 
 
@@ -133,6 +139,7 @@ APPROVERS: dict[str, tuple[Any, Any]] = {
     "of the sub-agent alone": (ASK, None),
     "of the run": (None, ASK),
     "of both": (ASK, ASK),
+    "of both, async": (ask_later, ask_later),
     "everything": (defer, defer),
 }
 
