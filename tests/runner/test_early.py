@@ -15,6 +15,7 @@ from tests.ways import astream, start, stream
 from toolkit import (
     FatalError,
     Halt,
+    Limits,
     MemoryLedger,
     ModelError,
     Runner,
@@ -362,6 +363,18 @@ def test_max_parallel() -> None:
     ]
 
     assert [1, 3] == early
+
+
+def test_limit() -> None:
+    """A call that a limit refuses does not start early."""
+    library = Library(Promising(reads(1, 2)))
+    runner = library.runner(limits=Limits(max_calls_per_tool={"read": 1}))
+    result = stream(runner)
+
+    assert (["read1"], "Not run: read may be called 1 times in a run. Go on without it.") == (
+        library.started,
+        texts(result)[3],
+    )
 
 
 def test_not_chosen() -> None:
