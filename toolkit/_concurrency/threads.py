@@ -78,7 +78,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class Semaphore:
-    """A semaphore for threads and tasks alike, first come, first served; it has at least one place."""
+    """A semaphore with at least one place, for threads and tasks alike, first come, first served."""
 
     def __init__(self, places: int) -> None:
         self._places = self._free = places

@@ -111,7 +111,8 @@ class Activities:
         with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
-            run = await self._restore_run(factory, state, output_type, streams=self.streams, spent=step.spent)
+            options: dict[str, Any] = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
+            run = await self._restore_run(factory, state, **options)
             allowed = run.tool_caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
@@ -220,11 +221,9 @@ class Activities:
             raise DefinitionError(f"The run has the session {name!r}: its worker needs Worker(sessions=...), too.")
         return self.sessions(name)
 
-    async def _restore_run(
-        self, factory: RunFactory, state: RunState, output_type: Any = str, **options: Any
-    ) -> Run[Any]:
+    async def _restore_run(self, factory: RunFactory, state: RunState, **options: Any) -> Run[Any]:
         """Create the run of a state; on a thread if that reads a ledger."""
-        create = partial(self._create_run, factory, state, output_type, **options)
+        create = partial(self._create_run, factory, state, **options)
         return create() if factory.options.get("ledger") is None else await self._run_in_thread(create)
 
     def _create_run(self, factory: RunFactory, prompt: Prompt, output_type: Any = str, **options: Any) -> Run[Any]:
