@@ -95,10 +95,11 @@ class RunWorkflow:
     @workflow.init
     def __init__(self, run_input: wire.RunInput) -> None:
         self._input = run_input
+        self._conversation = Conversation(RunState(run_id=run_input.run_id, messages=()))  # empty until it is opened
         if run_input.plan is not None:  # otherwise the first activity makes it
             self._plan = run_input.plan
-        # Under a new history a decision may come before `run` starts.
-        self._conversation = _restore(run_input.plan, run_input.state) if run_input.plan and run_input.state else None
+            if run_input.state:  # under a new history, where a decision may come before `run` starts
+                self._conversation = _restore(run_input.plan, run_input.state)
         self._queue = MessageQueue()
         self._decided = {verdict.call_id: verdict for verdict in run_input.decided}
         self._results: dict[str, wire.CallOutcome] = {}
@@ -113,9 +114,10 @@ class RunWorkflow:
     @workflow.run
     async def run(self, run_input: wire.RunInput) -> wire.RunOutcome:
         """Run to the end; a cancelled run ends with its results so far."""
-        conversation = await self._open(run_input)
+        await self._open(run_input)
+        conversation = self._conversation
         try:
-            await self._run_to_end(conversation)
+            await self._run_to_end()
             unread, self._queue = self._queue.close(), MessageQueue()  # further messages may still come
             decided = [*self._decided.values()] if run_input.path else []  # the run above reads them
             extra = [*[message.text for message in unread], *map(vars, decided)]
@@ -128,7 +130,7 @@ class RunWorkflow:
         is_undone = self._plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
         undos = await self._undo() if is_undone else ()
         if run_input.question.session and not undos:
-            await self._remember(conversation)
+            await self._remember()
         return wire.RunOutcome(
             state=state,
             model=self._plan.model,
@@ -138,16 +140,16 @@ class RunWorkflow:
             cost=conversation.cost,
         )
 
-    async def _run_to_end(self, conversation: Conversation) -> None:
+    async def _run_to_end(self) -> None:
         """Run until there is an answer, a hook or a tool ends the run with one, or the run is cancelled."""
         try:
-            await self._drive(conversation)
+            await self._drive()
         except asyncio.CancelledError:
-            self._record_results(conversation)
-            conversation.end("cancelled")
+            self._record_results()
+            self._conversation.end("cancelled")
         except _Halted as halted:
-            self._record_results(conversation)
-            conversation.halt(str(halted))
+            self._record_results()
+            self._conversation.halt(str(halted))
 
     async def _undo(self) -> Sequence[Mapping[str, Any]]:
         own = self._input
@@ -155,8 +157,8 @@ class RunWorkflow:
         undos: Sequence[Mapping[str, Any]] = await self._execute_last(wire.UNDO, step)
         return undos
 
-    async def _remember(self, conversation: Conversation) -> None:
-        messages = [message_to_dict(message) for message in conversation.state.messages[self._input.first :]]
+    async def _remember(self) -> None:
+        messages = self.messages(self._input.first)
         step = wire.RememberStep(session=self._input.question.session, messages=messages, after=self._input.earlier)
         try:
             await self._execute_last(wire.REMEMBER, step)
@@ -192,14 +194,14 @@ class RunWorkflow:
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:
         """Return the progress of the run, as plain data."""
-        state = self._conversation.state if self._conversation else None
+        state = self._conversation.state
         return {
             "run_id": self._input.run_id,
-            "phase": state.phase if state else "opening",
-            "turns": state.turns if state else 0,
-            "finish_reason": state.finish_reason if state else "",
-            "usage": vars(state.usage) if state else {},
-            "messages": len(state.messages) if state else 0,
+            "phase": state.phase if state.messages else "opening",
+            "turns": state.turns,
+            "finish_reason": state.finish_reason,
+            "usage": vars(state.usage),
+            "messages": len(state.messages),
             "pending": [asdict(waiting) for waiting in self._pending.values()],
             "children": list(self._children),
             "note": self._note,
@@ -208,19 +210,17 @@ class RunWorkflow:
     @workflow.query(name=wire.MESSAGES)
     def messages(self, offset: int) -> list[dict[str, Any]]:
         """Return the messages from an offset on."""
-        messages = self._conversation.state.messages if self._conversation else ()
-        return [message_to_dict(message) for message in messages[offset:]]
+        return [message_to_dict(message) for message in self._conversation.state.messages[offset:]]
 
     @property
     def _pending(self) -> dict[str, PendingApproval]:
         """The calls that wait for a decision, by id."""
-        waiting = self._conversation.state.pending if self._conversation else ()
+        waiting = self._conversation.state.pending
         return {each.call.id: each for each in waiting if each.call.id not in self._decided}
 
-    async def _open(self, run_input: wire.RunInput) -> Conversation:
-        """Return the conversation; the first activity makes it, unless the run continues under a new history."""
-        conversation = self._conversation
-        if conversation is None:
+    async def _open(self, run_input: wire.RunInput) -> None:
+        """Let the first activity make the conversation, unless the run continues under a new history."""
+        if not self._conversation.history:
             step = wire.OpenStep(run_id=run_input.run_id, question=run_input.question, path=run_input.path)
             if run_input.path:  # a sub-agent, whose step is planned as those of the run above
                 opened = await self._execute(wire.OPEN, step, result_type=wire.Opened)
@@ -235,24 +235,23 @@ class RunWorkflow:
                 )
             self._input = replace(run_input, earlier=opened.earlier, first=opened.first)
             self._plan = opened.plan
-            conversation = self._conversation = _restore(opened.plan, opened.state)
+            self._conversation = _restore(opened.plan, opened.state)
         queue, self._queue = self._queue, MessageQueue("all" if self._plan.queue == "all" else "one")
         _enqueue(self._queue, *_drain(queue))
-        return conversation
 
-    async def _drive(self, conversation: Conversation) -> None:
+    async def _drive(self) -> None:
         """Execute the steps that the conversation decides, until it has ended."""
-        queue = self._queue
+        queue, conversation = self._queue, self._conversation
         while True:
             if queue.has_steering:
                 conversation.read_messages(queue)
             match conversation.next(self._seconds):
                 case CallModel():
-                    await self._call_model(conversation)
+                    await self._call_model()
                 case RunCalls() as turn:
-                    await self._run_calls(turn, conversation)
+                    await self._run_calls(turn)
                 case Paused():
-                    await self._wait_for_decision(conversation)
+                    await self._wait_for_decision()
                 case Finished() as end:
                     fault = await self._check_answer(end)
                     if fault:
@@ -276,12 +275,12 @@ class RunWorkflow:
         """The seconds that the run has taken, without the time in which it waited for decisions."""
         return self._input.spent + workflow.time() - self._start - self._waited
 
-    async def _call_model(self, conversation: Conversation) -> None:
+    async def _call_model(self) -> None:
         if workflow.info().is_continue_as_new_suggested():
-            self._continue_as_new(conversation)
+            self._continue_as_new()
         step = wire.ModelStep(
             digest=self._plan.digest,
-            state=wire.dump_state(conversation.state, self._plan.max_bytes),
+            state=wire.dump_state(self._conversation.state, self._plan.max_bytes),
             path=self._input.path,
             spent=self._seconds,
             schema=self._input.question.schema,
@@ -297,11 +296,11 @@ class RunWorkflow:
         if outcome.halt is not None:
             raise _Halted(outcome.halt)
         if outcome.response is not None:
-            conversation.add_response(cast("ModelResponse", message_from_dict(outcome.response)))
+            self._conversation.add_response(cast("ModelResponse", message_from_dict(outcome.response)))
 
-    async def _run_calls(self, step: RunCalls, conversation: Conversation) -> None:
+    async def _run_calls(self, step: RunCalls) -> None:
         """Run the open calls except those that wait for a decision."""
-        waiting, state = self._pending, conversation.state
+        waiting, state = self._pending, self._conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         results = [message for message in state.messages if isinstance(message, ToolMessage)]
         foreign = sorted({*self._input.foreign, *(name for result in results for name in result.foreign)})
@@ -333,9 +332,9 @@ class RunWorkflow:
                 self._results |= {call_id: wire.CallOutcome(message=message) for call_id, message in refused.items()}
             else:
                 await _gather([asyncio.create_task(run(call)) for call in batch])
-        self._add_results(step, conversation, waiting)
+        self._add_results(step, waiting)
 
-    def _add_results(self, step: RunCalls, conversation: Conversation, waiting: dict[str, PendingApproval]) -> None:
+    def _add_results(self, step: RunCalls, waiting: dict[str, PendingApproval]) -> None:
         """Add the results of the calls to the conversation, and end the run if one of them ends it."""
         outcomes = [self._results[call.id] for call in step.calls if call.id in self._results]
         self._results = {}
@@ -343,12 +342,12 @@ class RunWorkflow:
             self._add_usage(outcome.usage)
             for name, count in outcome.calls_by_tool.items():
                 for _ in range(count):
-                    conversation.count_call(name, 0)
+                    self._conversation.count_call(name, 0)
         asked = [load_pending(each.pending) for each in outcomes if each.pending]
         pending, answers = [*waiting.values(), *asked], self._answers
         for each in asked:
             self._decided.pop(each.call.id, None)  # the call has changed, and is asked about again
-        conversation.end_turn(
+        self._conversation.end_turn(
             _load_results(outcomes),
             pending,
             is_stopped=any(outcome.is_stopped for outcome in outcomes),
@@ -499,25 +498,24 @@ class RunWorkflow:
             return await done
 
     def _add_usage(self, usage: Mapping[str, int]) -> None:
-        if self._conversation is not None:
-            self._conversation.add_usage(Usage(**usage))
+        self._conversation.add_usage(Usage(**usage))
 
-    async def _wait_for_decision(self, conversation: Conversation) -> None:
-        start, total = workflow.time(), len(conversation.state.pending)
+    async def _wait_for_decision(self) -> None:
+        start, total = workflow.time(), len(self._conversation.state.pending)
         is_long = workflow.info().is_continue_as_new_suggested
         await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
         self._waited += workflow.time() - start
         if is_long():
-            self._continue_as_new(conversation)
-        conversation.resume()
+            self._continue_as_new()
+        self._conversation.resume()
 
-    def _record_results(self, conversation: Conversation) -> None:
+    def _record_results(self) -> None:
         """Record the results so far if the run ends in the middle of a turn."""
-        known = {result.call_id for result in conversation.state.results}
+        known = {result.call_id for result in self._conversation.state.results}
         messages = _load_results(self._results.values())
-        conversation.record_results([message for message in messages if message.call_id not in known])
+        self._conversation.record_results([message for message in messages if message.call_id not in known])
 
-    def _continue_as_new(self, conversation: Conversation) -> NoReturn:
+    def _continue_as_new(self) -> NoReturn:
         """Continue under a new history, since the old one has become long."""
         (steering, follow_ups), decided = _drain(self._queue), [*self._decided.values()]
         extra = [*steering, *follow_ups, *map(vars, decided)]
@@ -526,7 +524,7 @@ class RunWorkflow:
                 self._input,
                 question=replace(self._input.question, prompt="", messages=()),
                 plan=self._plan,
-                state=wire.dump_state(conversation.state, self._plan.max_bytes, extra),
+                state=wire.dump_state(self._conversation.state, self._plan.max_bytes, extra),
                 spent=self._seconds,
                 steering=steering,
                 follow_ups=follow_ups,
