@@ -190,12 +190,7 @@ def _render_answer(message: ToolMessage, call_item: Item) -> dict[str, Any]:
 
 
 def render_input(messages: Sequence[Message], namespaces: Mapping[str, str]) -> Iterator[list[Item]]:
-    """Yield the items of each message.
-
-    Args:
-        messages: Messages in which each call has its answer.
-        namespaces: The namespaces of tools that have one, by name.
-    """
+    """Yield the items of messages in which each call has its answer; `namespaces` are those of tools, by name."""
     call_items: dict[str, Item] = {}
     answers: list[ToolMessage] = []
     for message in messages:

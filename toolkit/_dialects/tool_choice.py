@@ -23,10 +23,7 @@ def check_choice(
 ) -> tuple[str | None, tuple[str, ...] | None]:
     """Check `tool_choice` and `allowed_tools` of a run, and return them as `choice` and `allowed` of a request.
 
-    Args:
-        choice: One of MODES, a tool's name, or None.
-        allowed: Names of the tools that may be called; None means all.
-        names: The run's tools.
+    All tools are allowed if `allowed` is None.
 
     Raises:
         ValueError: The choice or a tool is unknown, or they contradict each other.
@@ -81,9 +78,7 @@ def allowed_names(names: Collection[str], choice: str | None, allowed: tuple[str
 def resolve_choice(request: ModelRequest, *, knows_allowed: bool) -> ModelRequest:
     """Return a request with the choice that applies to its turn, in a form that the server understands.
 
-    Args:
-        request: A request with the choice of the whole run.
-        knows_allowed: Whether the server understands a list of allowed tools beside the list of all tools.
+    `knows_allowed` says whether it understands a list of allowed tools beside the list of all tools.
     """
     if request.choice is None and request.allowed is None:
         return request

@@ -49,12 +49,7 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
 
 
 def find_references(arguments: str, *, only_required: bool = False) -> set[str]:
-    """Return the paths that the arguments of a call refer to.
-
-    Args:
-        arguments: JSON text.
-        only_required: Leave out the paths of references that have alternatives.
-    """
+    """Return the paths that arguments refer to, also those with alternatives unless `only_required`."""
     found = list[Sequence[str]]()
     with suppress(InvalidArguments):  # refused when the call runs
         substitute(arguments, found.append)

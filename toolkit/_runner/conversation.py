@@ -202,8 +202,7 @@ class Conversation:
     def find_reached_limit(self, seconds: float | None = None) -> tuple[LimitName, float, float] | None:
         """Return the first limit that is reached: its name, how much is used, and the limit itself.
 
-        Args:
-            seconds: How long the run has taken. None compares only calls, tokens and cost, to which runs below add.
+        Without the seconds of the run, only calls, tokens and cost are compared, to which runs below add.
         """
         limits, usage = self._limits, self._usage
         used: dict[LimitName, float] = {}
@@ -286,9 +285,7 @@ class Conversation:
     def count_call(self, name: str, position: int) -> str:
         """Count a call of the model, or of a tool; or return why it is refused, "" if it is not. Thread-safe.
 
-        Args:
-            name: Name of the tool.
-            position: Position of the call in its response, or of the step in its plan, from 0.
+        Positions count from 0: of the call in its response, or of the step in its plan.
         """
         with self._lock:
             why = self._find_excess(name, position)

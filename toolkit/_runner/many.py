@@ -201,11 +201,7 @@ def _get_outcome(handle: RunHandle[Any]) -> PromptOutcome:
 
 
 def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model] | None:
-    """Return a function that wraps models so that all uses of one keep a rate together; None without a rate.
-
-    Args:
-        rpm: Requests per minute; None for any number.
-        tpm: Tokens per minute, as for RateLimitedModel; None for any number.
+    """Return a function that wraps models so that all uses of one keep a rate per minute together; None without a rate.
 
     Raises:
         ValueError: One is not a whole number above 0.

@@ -192,9 +192,7 @@ def _read_value(validate: Callable[[str], Any], text: str) -> Any:
 def _add_key(text: str, *, objects: bool = False) -> str:
     """Put a value under its key: some models write the value itself. Invalid JSON is rejected later.
 
-    Args:
-        text: The answer.
-        objects: Whether also an object without the key, but not an empty one, which may be the start of an answer.
+    With `objects`, an object without the key is a value, too; an empty one is not, as it may be the start of an answer.
     """
     try:
         document = from_json(text)
@@ -235,12 +233,9 @@ class PartialOutput:
             yield from self.feed(piece.text)
 
     def feed(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
-        """Add a piece of the answer, and yield the value if it has changed.
+        """Add a piece of the text, or of the arguments of a call by its index, and yield the value if it has changed.
 
-        Args:
-            text: The piece.
-            call: Index of the call whose arguments the piece belongs to; None for the text. If it differs from that of
-                the piece before, the answer starts again.
+        If the piece before was of another call, or of the text, the answer starts again.
         """
         if call != self._call:
             self._call, self._text, self._due = call, StringIO(), 1

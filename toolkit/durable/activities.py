@@ -303,9 +303,7 @@ class Activities:
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
         """Do one step of a run; if the server cancels the step, its results so far count.
 
-        Args:
-            run: The run.
-            shown: Receives the text of a response while it arrives.
+        `shown` receives the text of a response while it arrives.
 
         Returns:
             The events of the step, and the answer of a hook or tool that has ended the run.

@@ -342,12 +342,7 @@ def measure(data: Any) -> int:
 
 
 def dump_state(state: RunState, max_bytes: int, extra: Sequence[Any] = ()) -> str:
-    """Write a state as JSON.
-
-    Args:
-        state: The state.
-        max_bytes: Maximum size of the state and `extra` together.
-        extra: Unread messages and decisions that are sent in the same payload, as plain data.
+    """Write a state as JSON; it and `extra`, which is sent in the same payload, may have `max_bytes` together.
 
     Raises:
         RunError: They are larger than that.

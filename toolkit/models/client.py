@@ -282,10 +282,7 @@ def copy_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def read_usage(usage: Any, read: str, written: str) -> Usage:
     """Read the tokens that a server reports for one request; 0 for those that it does not report.
 
-    Args:
-        usage: The server's report.
-        read: The name of input tokens in it, such as "prompt".
-        written: The name of output tokens in it.
+    The names of input and output tokens differ, such as "prompt" and "completion".
     """
     details = get_member(usage, f"{read}_tokens_details")
     inputs, outputs = _count_tokens(usage, f"{read}_tokens"), _count_tokens(usage, f"{written}_tokens")

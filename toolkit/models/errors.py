@@ -40,14 +40,10 @@ SHORTEST_KEY = 8
 
 @contextmanager
 def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
-    """Translate every exception in the block to a ModelError with the model's name and address.
+    """Translate every exception in the block to a ModelError with the model's name and address, without the API key.
 
     The client's error is its `cause`, and is not printed, since that takes ten times the lines of the reason. If the
     client's error contains the API key, because the server repeats it, there is no cause.
-
-    Args:
-        client: The client whose address is in the message, and whose API key is not.
-        model: The model's name, for the message.
 
     Raises:
         ModelError: An exception was raised in the block.

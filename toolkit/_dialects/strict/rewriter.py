@@ -175,11 +175,7 @@ class RewriteState:
     def add_keywords(self, part: Part, schema: Schema, path: str, handled: Collection[str] = ()) -> Part:
         """Add a schema's keywords to the part that is sent: unchanged, in the description, or not at all.
 
-        Args:
-            part: The part so far.
-            schema: The tool's own schema.
-            path: Its path, for notes.
-            handled: Keywords that the construct has handled, besides those of STRUCTURE.
+        Those of STRUCTURE, and those that the construct has handled, are left out.
         """
         sent = dict(part.schema)
         texts = [sent.pop("description", "")]
