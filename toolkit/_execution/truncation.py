@@ -48,8 +48,7 @@ class ResultStore:
     """
 
     limit: int = MAX_RESULT
-    _texts: dict[str, str] = field(default_factory=dict, init=False)
-    _tables: dict[str, Any] = field(default_factory=dict, init=False)
+    _results: dict[str, tuple[str, Any]] = field(default_factory=dict, init=False)  # texts and tables, by handle
     _bytes: int = field(default=0, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
 
@@ -62,7 +61,7 @@ class ResultStore:
     @property
     def is_used(self) -> bool:
         """True if there is something to read, so that the run needs the tool."""
-        return bool(self._texts)
+        return bool(self._results)
 
     def store(self, text: str, table: Any = None) -> str:
         """Store a text, and the table that it shows; return the handle, empty if the text is longer than the store."""
@@ -73,15 +72,13 @@ class ResultStore:
             return ""
         handle = hashlib.sha256(content).hexdigest()[:12]
         with self._lock:
-            if handle not in self._texts:
-                self._texts[handle] = text
+            if handle not in self._results:
                 self._bytes += len(content)
-            if table is not None:
-                self._tables[handle] = table
+            if handle not in self._results or table is not None:
+                self._results[handle] = text, table
             while self._bytes > MAX_BYTES:
-                oldest = next(iter(self._texts))
-                self._bytes -= len(self._texts.pop(oldest).encode("utf-8", "replace"))
-                self._tables.pop(oldest, None)
+                oldest, _ = self._results.pop(next(iter(self._results)))
+                self._bytes -= len(oldest.encode("utf-8", "replace"))
         return handle
 
     @tool(effect="read")
@@ -97,10 +94,10 @@ class ResultStore:
                 offset then counts characters.
             columns: Of a table, show only these columns.
         """
-        text = self._texts.get(handle)
-        if text is None:
+        stored = self._results.get(handle)
+        if stored is None:
             raise Failed(f"No result {handle[:50]!r} is kept here. Make the call again that gave it.")
-        table = self._tables.get(handle)
+        text, table = stored
         if query:
             shown = _search_lines(text, query, _count_from_start(offset, len(text)), self._room)
         elif table is not None:
