@@ -236,11 +236,10 @@ class _MiniLM:
         import numpy
 
         longest = max(len(window.ids) for window in windows)
-        tokens = numpy.zeros((len(windows), longest), numpy.int64)  # 0 is the padding token
-        mask = numpy.zeros_like(tokens)
-        for row, window in enumerate(windows):
-            tokens[row, : len(window.ids)] = window.ids
-            mask[row, : len(window.ids)] = 1
+        for window in windows:
+            window.pad(longest)
+        tokens = numpy.array([window.ids for window in windows], numpy.int64)
+        mask = numpy.array([window.attention_mask for window in windows], numpy.int64)
         inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": numpy.zeros_like(tokens)}
         (states,) = self._run(["last_hidden_state"], inputs)
         return [_normalize((states[row] * mask[row][:, None]).sum(axis=0)) for row in range(len(windows))]

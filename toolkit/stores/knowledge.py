@@ -327,12 +327,7 @@ def _make_numpy_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]
     import numpy
 
     numbers = numpy.frombuffer(query, "<f4")
-
-    def compare(batch: list[bytes]) -> list[float]:
-        products = numpy.frombuffer(b"".join(batch), "<f4").reshape(len(batch), -1) @ numbers
-        return [float(product) for product in products]
-
-    return compare
+    return lambda batch: (numpy.frombuffer(b"".join(batch), "<f4").reshape(len(batch), -1) @ numbers).tolist()
 
 
 def _make_plain_comparison(query: bytes) -> Callable[[list[bytes]], list[float]]:
