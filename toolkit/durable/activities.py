@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -314,8 +314,8 @@ class Activities:
             try:
                 async for event in run.step(AsyncBackend()):
                     events.append(event)
-                    if shown is not None and isinstance(event, TextDelta):
-                        shown.add(event.text)
+                    if shown is not None and isinstance(event, TextDelta) and len(shown.text) < MAX_STREAMED:
+                        shown.text += event.text
             except Halt as halt:
                 return [], str(halt)
             else:
@@ -350,15 +350,15 @@ class Activities:
         loop = asyncio.get_running_loop()
         pause = min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
         interval = min(STREAM_SECONDS, pause) if shown else pause
-        due = loop.time() + pause
+        due, sent = loop.time() + pause, ""
         timer: asyncio.TimerHandle
 
         def beat() -> None:
-            nonlocal timer, due
+            nonlocal timer, due, sent
             timer = loop.call_later(interval, beat)
-            if loop.time() >= due or (shown and shown.is_new):
-                due = loop.time() + pause
-                activity.heartbeat(*(shown.take() if shown else ()))
+            if loop.time() >= due or (shown and shown.text != sent):
+                due, sent = loop.time() + pause, shown.text if shown else ""
+                activity.heartbeat(*(astuple(shown) if shown else ()))
 
         timer = loop.call_later(interval, beat)  # a short step sends none
         try:
@@ -372,25 +372,16 @@ class Activities:
             timer.cancel()
 
 
+@dataclass
 class _Shown:
     """The text of a response while it arrives, for the details of heartbeats, which are not in the history.
 
     Attributes:
-        is_new: Whether there is text that was in no heartbeat.
+        count: Number of messages before the response.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count, self._text, self.is_new = count, "", False
-
-    def add(self, text: str) -> None:
-        """Add a piece, unless the text has `MAX_STREAMED` characters already."""
-        if len(self._text) < MAX_STREAMED:
-            self._text, self.is_new = self._text + text, True
-
-    def take(self) -> tuple[int, str]:
-        """Return the number of messages before the response, and the text so far."""
-        self.is_new = False
-        return self._count, self._text
+    count: int
+    text: str = ""
 
 
 def _is_requested() -> bool:
