@@ -4,6 +4,7 @@ Prints the tokens of each request. They grow to the limit. Then older results ar
 summarised. The model is scripted.
 """
 
+import json
 from collections.abc import Sequence
 
 from toolkit import Runner, tool
@@ -19,9 +20,13 @@ def read_chapter(number: int) -> str:
 
 
 def summarize(messages: Sequence[object]) -> str:
-    """Write the summary of the messages that are left out; the place for a call of another model."""
-    calls = sum(len(message.calls) for message in messages if isinstance(message, ModelResponse))
-    return f"{calls} chapters have been read, and nothing has happened in them."
+    """Write the summary of the messages that are left out; the place for a call of another model.
+
+    It gets its last summary, and the messages since then.
+    """
+    calls = [call for message in messages if isinstance(message, ModelResponse) for call in message.calls]
+    number = json.loads(calls[-1].arguments)["number"]
+    return f"{number} chapters have been read, and nothing has happened in them."
 
 
 model = ScriptedModel([*[[call("read_chapter", number=number)] for number in range(1, 13)], "Nothing happens."])
