@@ -130,6 +130,24 @@ def test_at_the_same_time() -> None:
     assert {"all": 1997} == state.sizes()
 
 
+def test_other_texts_are_not_counted_again() -> None:
+    """Storing and removing a text takes as long beside many texts as beside none: the others are not encoded again."""
+    counted = list[str]()
+
+    class Text(str):
+        def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+            counted.append(str(self))
+            return super().encode(encoding, errors)
+
+    state = SharedState()
+    state.set(Text("old"), Text("text"))
+    counted.clear()
+    state.set("new", "text")
+    state.remove("new")
+
+    assert [] == counted
+
+
 def test_two_agents() -> None:
     """One agent reads the text of another; other stores are separate."""
     state = SharedState()

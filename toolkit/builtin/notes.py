@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 from annotated_types import MaxLen
@@ -103,6 +102,7 @@ class SharedState:
         self._max_bytes = check_whole("max_bytes", max_bytes)
         self._lock = threading.Lock()
         self._texts: dict[str, str] = {}
+        self._total = 0  # bytes of all names and texts
 
     def get(self, key: str) -> str | None:
         """Return the text of a name; None if there is none."""
@@ -116,19 +116,22 @@ class SharedState:
             Failed: There is no room; nothing was changed.
         """
         with self._lock:
-            texts = {**self._texts, key: value}
-            total = sum(map(_count_bytes, chain(texts, texts.values())))
+            size, old = _count_bytes(value), self._texts.get(key)
+            total = self._total + size + (_count_bytes(key) if old is None else -_count_bytes(old))
             if total > self._max_bytes:
                 raise Failed(
-                    f"SharedState capacity exceeded: storing '{key}' ({_count_bytes(value)} bytes) would bring total "
-                    f"to {total} / {self._max_bytes} bytes. Remove some first."
+                    f"SharedState capacity exceeded: storing '{key}' ({size} bytes) would bring total to "
+                    f"{total} / {self._max_bytes} bytes. Remove some first."
                 )
-            self._texts = texts
+            self._texts[key], self._total = value, total
 
     def remove(self, key: str) -> bool:
         """Remove the text of a name, and return whether there was one."""
         with self._lock:
-            return self._texts.pop(key, None) is not None
+            text = self._texts.pop(key, None)
+            if text is not None:
+                self._total -= _count_bytes(key) + _count_bytes(text)
+            return text is not None
 
     def sizes(self) -> dict[str, int]:
         """Return the size of each text in bytes, sorted by name."""
