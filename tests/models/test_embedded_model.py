@@ -30,6 +30,20 @@ ANSWERS = {
     QUESTIONS[2]: ("weather", '{"city": "Paris"}', "The weather in Paris is 18 degrees and sunny."),
 }
 
+# A fork that starts a server of its own, and goes on.
+FORK = """
+reads, writes = os.pipe()
+child = os.fork()
+if not child:
+    share_server(get_weights())
+    os.write(writes, b"started")
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+os.read(reads, 7)
+print(child, flush=True)
+"""
+
 
 @pytest.fixture(scope="module")
 def model() -> OpenAIModel:
@@ -190,19 +204,24 @@ def test_server_that_died_is_replaced() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the process is looked for in /proc")
-def test_server_ends_with_a_killed_owner() -> None:
-    """When the owner is killed, nothing of the server stays."""
+@pytest.mark.parametrize("beside", ["", FORK], ids=["alone", "with a fork that has a server of its own"])
+def test_server_ends_with_a_killed_owner(beside: str) -> None:
+    """When the owner is killed, nothing of the server stays, even while a fork goes on with a server of its own."""
     script = (
-        "from toolkit.models.local.server import share_server; from toolkit.models.local import get_weights\n"
-        "server = share_server(get_weights()); print(server.pid, flush=True); input()"
+        "import os, time; from toolkit.models.local.server import share_server\n"
+        "from toolkit.models.local import get_weights\n"
+        f"pid = share_server(get_weights()).pid\n{beside}\nprint(pid, flush=True); input()"
     )
     owner = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with owner:
         assert owner.stdout is not None
+        fork = int(owner.stdout.readline()) if beside else 0
         pid = int(owner.stdout.readline())
         owner.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 10
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
+    if fork:
+        os.kill(fork, signal.SIGKILL)
 
     assert not Path(f"/proc/{pid}").exists()

@@ -63,8 +63,8 @@ class LlamaServer:
         return self._stop.alive and self._process.poll() is None
 
 
-# By process and file: a fork starts servers of its own.
-_servers: dict[tuple[int, Path], LlamaServer] = {}
+# By process and file: a fork starts servers of its own, and lets go of its parent's, which end with the parent.
+_servers: dict[int, dict[Path, LlamaServer]] = {}
 _starting = threading.Lock()
 
 
@@ -75,10 +75,12 @@ def share_server(path: Path) -> LlamaServer:
         NoModelError: The server did not start.
     """
     with _starting:
-        server = _servers.get((os.getpid(), path))
-        if server is None or not server.is_open:
-            server = _servers[os.getpid(), path] = LlamaServer(path)
-        return server
+        if os.getpid() not in _servers:
+            _servers.clear()
+        own = _servers.setdefault(os.getpid(), {})
+        if path not in own or not own[path].is_open:
+            own[path] = LlamaServer(path)
+        return own[path]
 
 
 def _spawn(settings: Mapping[str, Any]) -> subprocess.Popen[str]:
