@@ -67,27 +67,30 @@ def cache(
     return use_cache
 
 
+@dataclass(frozen=True)
+class _CacheEntry:
+    tool: Tool[..., Any]
+    expires: float
+    result: ToolResult
+
+
 class _ResultCache:
-    """Results by key, least recently used first, each with its tool and the time at which it expires."""
+    """Results by key, least recently used first."""
 
     def __init__(self, ttl: float, maxsize: int, clock: Callable[[], float]) -> None:
         self._ttl, self._maxsize, self._clock = ttl, maxsize, clock
         self._lock = threading.Lock()
-        self._entries: dict[CacheKey, tuple[Tool[..., Any], float, ToolResult]] = {}
+        self._entries: dict[CacheKey, _CacheEntry] = {}
         self._changes = 0
 
     async def get_or_call(self, tool: Tool[..., Any], place: CacheKey, call: ToolCall, call_next: Next) -> ToolResult:
         with self._lock:
-            known, changes = self._look_up(tool, place), self._changes
-        if known is not None and (copy := _copy(known)) is not None:
-            return copy
+            entry, changes = self._look_up(tool, place), self._changes
+        if entry is not None and (known := _copy(entry.result)) is not None:
+            return known
         result = await call_next(call)
         if not result.is_error and (copy := _copy(result)) is not None:
-            with self._lock:
-                if changes == self._changes:  # otherwise the result may be older than a change
-                    self._entries[place] = tool, self._clock() + self._ttl, copy
-                if len(self._entries) > self._maxsize:
-                    del self._entries[next(iter(self._entries))]
+            self._store(place, _CacheEntry(tool, self._clock() + self._ttl, copy), changes)
         return result
 
     async def invalidate(self, call: ToolCall, call_next: Next) -> ToolResult:
@@ -98,12 +101,19 @@ class _ResultCache:
                 self._changes += 1
                 self._entries.clear()
 
-    def _look_up(self, tool: Tool[..., Any], place: CacheKey) -> ToolResult | None:
+    def _look_up(self, tool: Tool[..., Any], place: CacheKey) -> _CacheEntry | None:
         entry = self._entries.pop(place, None)
-        if entry is None or entry[0] is not tool or self._clock() >= entry[1]:
+        if entry is None or entry.tool is not tool or self._clock() >= entry.expires:
             return None
         self._entries[place] = entry
-        return entry[2]
+        return entry
+
+    def _store(self, place: CacheKey, entry: _CacheEntry, changes: int) -> None:
+        with self._lock:
+            if changes == self._changes:  # otherwise the result may be older than a change
+                self._entries[place] = entry
+            if len(self._entries) > self._maxsize:
+                del self._entries[next(iter(self._entries))]
 
 
 def _copy(result: ToolResult) -> ToolResult | None:
