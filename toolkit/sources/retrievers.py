@@ -15,7 +15,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import starmap
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, Field, StringConstraints
@@ -184,6 +183,13 @@ class Prefetch:
         return replace(request, messages=(*request.messages[:position], context, *request.messages[position:]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Passage:
+    content: str
+    source: str = ""
+    score: float | None = None
+
+
 @dataclass(frozen=True)
 class _Selection:
     """A search, and the limits for its passages."""
@@ -204,12 +210,9 @@ class _Selection:
         """
         if isinstance(passages, (str, Mapping)) or not isinstance(passages, Iterable):
             raise Failed(f"search error: the search returned a {type(passages).__name__}, not a list of passages")
-        selected = [
-            (content, source, score)
-            for content, source, score in map(_parse_passage, passages)
-            if content.strip() and (score is None or score >= self.min_score)
-        ]
-        return escape_hidden("\n\n".join(starmap(_render_passage, enumerate(selected[: self.top_k], 1))))
+        parsed = (passage for passage in map(_parse_passage, passages) if passage.content.strip())
+        selected = [each for each in parsed if each.score is None or each.score >= self.min_score][: self.top_k]
+        return escape_hidden("\n\n".join(_render_passage(number, each) for number, each in enumerate(selected, 1)))
 
 
 def _find_search(search: Search) -> Callable[[str], Any]:
@@ -217,28 +220,25 @@ def _find_search(search: Search) -> Callable[[str], Any]:
     return check_function("search", next(filter(None, methods), search))
 
 
-def _parse_passage(raw: Any) -> tuple[str, str, float | None]:
-    """Return the content, the source and the score of a passage."""
-
+def _parse_passage(raw: Any) -> _Passage:
     def read(name: str) -> Any:
         return raw.get(name) if isinstance(raw, Mapping) else getattr(raw, name, None)
 
     if isinstance(raw, str):
-        return raw, "", None
+        return _Passage(content=raw)
     content = next((text for name in CONTENTS if isinstance(text := read(name), str)), None)
     if content is None:
         raise Failed("search error: the search returned a passage without content")
     metadata, score = read("metadata"), read("score")
     source = read("source") or (metadata.get("source") if isinstance(metadata, Mapping) else None)
-    return content, str(source or ""), None if score is None else float(score)
+    return _Passage(content=content, source=str(source or ""), score=None if score is None else float(score))
 
 
-def _render_passage(number: int, passage: tuple[str, str, float | None]) -> str:
-    content, source, score = passage
-    about = [f"source: {escape_confusable(source)[:MAX_SOURCE]}"] if source else []
-    about += [] if score is None else [f"score: {score:.2f}"]
-    text = f"\n{INDENT}".join(content.splitlines())
-    return f"[{number}] {text}" + (f"\n({', '.join(about)})" if about else "")
+def _render_passage(number: int, passage: _Passage) -> str:
+    about = [f"source: {escape_confusable(passage.source)[:MAX_SOURCE]}"] if passage.source else []
+    about += [] if passage.score is None else [f"score: {passage.score:.2f}"]
+    content = f"\n{INDENT}".join(passage.content.splitlines())
+    return f"[{number}] {content}" + (f"\n({', '.join(about)})" if about else "")
 
 
 def _find_prompt(messages: Sequence[Message]) -> int | None:
