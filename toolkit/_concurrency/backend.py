@@ -199,16 +199,20 @@ async def call_function(
         with contain(BaseException):  # a cancellation, too: a sync function is not awaited by a task
             return function(*arguments)
 
+    async def call_and_wait() -> Any:
+        with contain(SystemExit):
+            return await function(*arguments)
+
+    if is_async(function):  # called where it is awaited: a wait that is over would leave a coroutine that never starts
+        return await backend.call(call_and_wait, is_async=True, cancellation=cancellation)
+    answer = await backend.call(call, is_async=False, cancellation=cancellation)
+    if not inspect.isawaitable(answer):
+        return answer
+
     async def wait() -> Any:
         with contain(SystemExit):
-            # An async function is called here: a wait that is over would leave a coroutine that never starts.
-            return await (function(*arguments) if answer is None else answer)
+            return await answer
 
-    answer = None
-    if not is_async(function):
-        answer = await backend.call(call, is_async=False, cancellation=cancellation)
-        if not inspect.isawaitable(answer):
-            return answer
     return await backend.call(wait, is_async=True, cancellation=cancellation)
 
 
