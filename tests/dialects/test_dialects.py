@@ -952,4 +952,4 @@ def test_mcp_answer_beside_its_schema(value: Any) -> None:
     (answer,) = Toolbox([count]).answer(asked, "mcp")
 
     assert (False, True) == ("structuredContent" in answer, answer["isError"])
-    assert "count has run, but this is not what it declares to return." == answer["content"][-1]["text"]
+    assert "count has run, but what follows is not what it declares." == answer["content"][0]["text"]

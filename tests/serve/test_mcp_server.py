@@ -214,7 +214,7 @@ def test_result_that_is_not_as_declared(mode: Any) -> None:
 
     assert (True, None) == (result.is_error, result.structured_content)
     texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-    assert ['"NaN"', "measure has run, but this is not what it declares to return."] == texts
+    assert ["measure has run, but what follows is not what it declares.", '"NaN"'] == texts
 
 
 @pytest.mark.parametrize(

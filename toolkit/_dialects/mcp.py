@@ -73,8 +73,8 @@ def _render_result(spec: ToolSpec | None, result: ToolResult) -> dict[str, Any]:
     for data in _list_data(result):
         if is_valid(spec.output, data, spec.output):
             return {**answer, "structuredContent": data if has_object_output(spec) else {"result": data}}
-    fault = {"type": "text", "text": f"{spec.name} has run, but this is not what it declares to return."}
-    return {**answer, "content": [*content, fault], "isError": True}
+    fault = {"type": "text", "text": f"{spec.name} has run, but what follows is not what it declares."}
+    return {**answer, "content": [fault, *content], "isError": True}
 
 
 def _list_data(result: ToolResult) -> Iterator[Any]:

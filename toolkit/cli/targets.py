@@ -90,7 +90,7 @@ def make_runner(
 def takes_runner(*, approver: Approver | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command whose first parameters are a Runner and its file: add the options of `make_runner`.
 
-    Without an approver, which is for a Runner that is made of the file's tools, `--approve` chooses one.
+    The approver is for a Runner that is made of the file's tools. Without one, `--approve` chooses it.
     """
     signature = inspect.signature(make_runner, eval_str=True)
     left_out = {"approver", *(["approve"] if approver else [])}
