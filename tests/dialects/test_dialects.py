@@ -596,6 +596,16 @@ def test_lists_without_items(name: Any) -> None:
     assert [{}, {}, {}] == [part["items"] for part in sent.values()]
 
 
+def test_enumeration_with_an_empty_text() -> None:
+    """Gemini refuses all tools because of an empty text in an enumeration, so the description has the values."""
+    shelf = {"type": "string", "enum": ["", "top"]}
+    made = Tool.from_schema("tidy", {"type": "object", "properties": {"shelf": shelf}}, print)
+
+    sent = show(made, "gemini")["parameters"]["properties"]["shelf"]
+    assert {"type": "string", "description": 'One of "", "top".'} == sent
+    assert shelf == show(made, "anthropic")["input_schema"]["properties"]["shelf"]
+
+
 def test_calls_dialect_reads_strict_arguments() -> None:
     """The calls dialect reads its arguments back, too."""
     text = json.dumps({"calls": [{"_tool": "count", **PAIRS}], "output": None})
