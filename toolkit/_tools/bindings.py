@@ -224,7 +224,8 @@ class _Overlay:
         self.last: _Composition | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Overlay, (self.overrides,)  # the last composition is a cache
+        # Only that of the tables themselves is pickled: it has no overrides, and its composition is a cache.
+        return _Overlay, ()
 
 
 # Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may come in between.
