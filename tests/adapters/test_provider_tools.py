@@ -189,7 +189,7 @@ def test_foreign() -> None:
     assert [("web_search",)] == asked
 
 
-@pytest.mark.parametrize("dialect", ["chat", "anthropic", "gemini", "mcp", "minimal", "calls"])
+@pytest.mark.parametrize("dialect", ["chat", "anthropic", "gemini", "interactions", "mcp", "minimal", "calls"])
 def test_other_dialects(dialect: Any) -> None:
     """No other dialect has them, and says so."""
     with pytest.raises(DefinitionError, match=f"'web_search' is executed by .* dialect '{dialect}' is not for"):

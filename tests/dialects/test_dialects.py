@@ -26,7 +26,7 @@ from toolkit.testing import Reply, reply
 PIXEL = Image(b"\x89PNG", "image/png")
 PIXEL_TEXT = "iVBORw=="
 PIXEL_URL = f"data:image/png;base64,{PIXEL_TEXT}"
-NAMES: tuple[Any, ...] = ("chat", "calls", "minimal", "responses", "anthropic", "gemini", "mcp")
+NAMES: tuple[Any, ...] = ("chat", "calls", "minimal", "responses", "anthropic", "gemini", "interactions", "mcp")
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 
 
@@ -112,6 +112,7 @@ SHOWN: dict[tuple[str, bool], dict[str, Any]] = {
     ("anthropic", False): {**HEAD, "input_schema": OPEN},
     ("anthropic", True): {**HEAD, "input_schema": {**FEW, "additionalProperties": False}, "strict": True},
     ("gemini", False): {**HEAD, "parameters": FEW},
+    ("interactions", False): {"type": "function", **HEAD, "parameters": FEW},
     ("mcp", False): {**HEAD, "inputSchema": OPEN, "outputSchema": result_of("integer")},
     ("calls", False): {
         "type": "object",
@@ -140,7 +141,7 @@ def test_tool(name: str, strict: bool, shown: dict[str, Any]) -> None:
     assert shown == show(add, name, strict=strict)
 
 
-@pytest.mark.parametrize("name", ["minimal", "gemini", "mcp"])
+@pytest.mark.parametrize("name", ["minimal", "gemini", "interactions", "mcp"])
 def test_strict_where_there_is_no_such_thing(name: str) -> None:
     """Where a provider enforces nothing, strict changes nothing."""
     assert show(add, name) == show(add, name, strict=True)
@@ -158,6 +159,7 @@ EMPTY: dict[str, Any] = {
     },
     "anthropic": {"name": "ping", "description": "Answer.", "input_schema": NOTHING},
     "gemini": {"name": "ping", "description": "Answer."},
+    "interactions": {"type": "function", "name": "ping", "description": "Answer."},
     "mcp": {
         "name": "ping",
         "description": "Answer.",
@@ -324,6 +326,11 @@ MESSAGE = {"id": "m", "type": "message", "role": "assistant", "model": "m", "sto
 PART = {"functionCall": {"id": "i", "name": "add", "args": GIVEN}}
 CONTENT = {"role": "model", "parts": [{"text": "Hm."}, PART]}
 CANDIDATES = {"candidates": [{"content": CONTENT}]}
+STEP = {"type": "function_call", "id": "i", "name": "add", "arguments": GIVEN}
+OLD_CALL = {"type": "function_call", "id": "h", "name": "add", "arguments": {}}
+OLD_RESULT = {"type": "function_result", "call_id": "h", "name": "add", "result": "7"}
+THOUGHT = {"type": "thought", "signature": "c2ln"}
+INTERACTION = {"id": "n", "status": "requires_action", "steps": [OLD_CALL, OLD_RESULT, THOUGHT, STEP]}
 PARAMS = {"name": "add", "arguments": GIVEN}
 REQUEST = {"jsonrpc": "2.0", "id": "i", "method": "tools/call", "params": PARAMS}
 REPLIED = '{"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": null}'
@@ -352,6 +359,10 @@ REPLIES: dict[str, tuple[str, Any]] = {
     "gemini: parts": ("gemini", CONTENT["parts"]),
     "gemini: part": ("gemini", PART),
     "gemini: snake case": ("gemini", [{"function_call": PART["functionCall"]}]),
+    "interactions: interaction": ("interactions", INTERACTION),
+    "interactions: steps": ("interactions", INTERACTION["steps"]),
+    "interactions: step": ("interactions", STEP),
+    "interactions: object": ("interactions", SimpleNamespace(steps=[SimpleNamespace(**STEP)])),
     "mcp: request": ("mcp", REQUEST),
     "mcp: object": ("mcp", SimpleNamespace(id="i", method="tools/call", params=SimpleNamespace(**PARAMS))),
 }
@@ -363,6 +374,7 @@ SUM: dict[str, Any] = {
     "responses": {"type": "function_call_output", "call_id": "i", "output": "3"},
     "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": "3"}]},
     "gemini": {"role": "user", "parts": [{"functionResponse": {"name": "add", "response": {"output": 3}, "id": "i"}}]},
+    "interactions": {"type": "function_result", "name": "add", "call_id": "i", "result": "3"},
     "mcp": {
         "content": [{"type": "text", "text": "3"}],
         "isError": False,
@@ -422,6 +434,8 @@ def odd_replies(name: str) -> Sequence[Any]:
             odd = [*blocks, {"content": "Hm."}]
         case "gemini":
             odd = [{"candidates": []}, {"candidates": [{}]}, {"parts": None}, {"candidates": [{"content": {}}]}]
+        case "interactions":
+            odd = [*blocks, {"steps": None}, {"steps": [{"type": "model_output"}, {"type": "function_result"}]}]
         case _:
             odd = [{"method": "tools/list", "params": {"name": "add"}}, {"params": {"name": 5}}, {"params": []}]
     return [*nothing, *odd]
@@ -457,6 +471,12 @@ BUILD: dict[str, Callable[[Any, Any, Any], Any]] = {
     "gemini": lambda name, given, provider_call_id: {
         "functionCall": {"name": name, "args": given, "id": provider_call_id}
     },
+    "interactions": lambda name, given, provider_call_id: {
+        "type": "function_call",
+        "name": name,
+        "arguments": given,
+        "id": provider_call_id,
+    },
     "mcp": lambda name, given, provider_call_id: {"id": provider_call_id, "params": {"name": name, "arguments": given}},
 }
 DEEP = reduce(lambda inner, _: {"a": inner}, range(5000), cast("Any", 1))
@@ -488,7 +508,7 @@ def read_answer(name: str, answers: list[Any], begin: str) -> tuple[str, str]:
         return done.get("id", ""), str(text)[: len(begin)]
     done = answer["content"][0] if name == "anthropic" else answer
     (place,) = done.keys() & {"tool_call_id", "call_id", "tool_use_id"}
-    return done[place], str(done.get("content", done.get("output")))[: len(begin)]
+    return done[place], str(done.get("content", done.get("output", done.get("result"))))[: len(begin)]
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
@@ -562,7 +582,7 @@ class Shown(NamedTuple):
 
 
 ENCODING = [Shown("chat", True), Shown("minimal", False), Shown("responses", True), Shown("anthropic", True),
-            Shown("gemini", False)]  # fmt: skip
+            Shown("gemini", False), Shown("interactions", False)]  # fmt: skip
 
 
 @pytest.mark.parametrize("shown", ENCODING, ids=lambda shown: shown.name)
@@ -574,7 +594,7 @@ def test_arguments_come_back_in_the_tools_own_form(shown: Shown) -> None:
     assert ("i", "3") == read_answer(shown.name, answers, "3")
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "minimal"])
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "interactions", "minimal"])
 def test_parameter_names_that_providers_refuse(name: Any) -> None:
     """A parameter whose name the provider refuses goes out under another, and comes back under its own."""
     shown = show(grow, name)
@@ -699,6 +719,19 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
             ],
         }
     ],
+    "interactions": [
+        {"type": "function_result", "name": "good", "call_id": "good", "result": '{"x":1}'},
+        {"type": "function_result", "name": "bad", "call_id": "bad", "result": "add failed", "is_error": True},
+        {
+            "type": "function_result",
+            "name": "see",
+            "call_id": "see",
+            "result": [
+                {"type": "text", "text": "a picture"},
+                {"type": "image", "mime_type": "image/png", "data": PIXEL_TEXT},
+            ],
+        },
+    ],
     "mcp": [
         {"content": [{"type": "text", "text": '{"x":1}'}], "isError": False, "resultType": "complete"},
         {"content": [{"type": "text", "text": "add failed"}], "isError": True, "resultType": "complete"},
@@ -794,6 +827,8 @@ CUT_REPLIES: dict[str, tuple[Any, Any]] = {
         "gemini",
         SimpleNamespace(candidates=[SimpleNamespace(content=_PARTS, finish_reason=FinishReason.MAX_TOKENS)]),
     ),
+    "interaction": ("interactions", {"steps": [{**_CALL, "id": "a"}], "status": "requires_continuation"}),
+    "budget": ("interactions", {"steps": [{**_CALL, "id": "a"}], "status": "budget_exceeded"}),
     "response": ("responses", {"output": [_CALL], "status": "incomplete"}),
     "failed response": ("responses", {"output": [_CALL], "status": "failed"}),
     "output": ("responses", [{"type": "reasoning"}, {**_CALL, "status": "incomplete"}]),
@@ -909,6 +944,17 @@ def test_google_takes_it() -> None:
         types.FunctionDeclaration.model_validate(shown)
     types.Content.model_validate(answer("gemini", DONE)[0])
     assert [SUM["gemini"]] == BOX.answer(types.GenerateContentResponse.model_validate(CANDIDATES), "gemini")
+
+
+def test_google_takes_interactions() -> None:
+    """What goes out has the types of the google-genai package, and what it gives is read."""
+    types = pytest.importorskip("google.genai.interactions")
+
+    for shown in BOX.schemas("interactions"):
+        types.Function.model_validate(shown)
+    for step in answer("interactions", DONE):
+        types.FunctionResultStep.model_validate(step)
+    assert [SUM["interactions"]] == BOX.answer(types.Interaction.model_validate(INTERACTION), "interactions")
 
 
 def test_mcp_takes_it() -> None:

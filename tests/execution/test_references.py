@@ -380,7 +380,9 @@ def test_sent_schema() -> None:
     assert ["miles"] == shown["required"]
 
 
-@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"])
+@pytest.mark.parametrize(
+    "dialect", ["chat", "responses", "anthropic", "gemini", "interactions", "mcp", "minimal", "calls"]
+)
 @pytest.mark.parametrize("strict", [True, False])
 def test_schema_of_a_result(dialect: Any, strict: bool) -> None:
     """In every dialect the model reads the schema of a result where it may refer to it."""
@@ -481,6 +483,7 @@ REPLIES = [
     ("anthropic", {"content": [{"type": "tool_use", "id": "1", "name": "walk", "input": ARGUMENTS}]}),
     ("responses", {"output": [{"type": "function_call", "call_id": "1", "name": "walk", "arguments": ARGUMENTS}]}),
     ("gemini", {"candidates": [{"content": {"parts": [{"function_call": {"name": "walk", "args": ARGUMENTS}}]}}]}),
+    ("interactions", {"steps": [{"type": "function_call", "id": "1", "name": "walk", "arguments": ARGUMENTS}]}),
     ("calls", json.dumps({"calls": [{"_tool": "walk", **ARGUMENTS}], "output": None})),
 ]
 """One call in the words of each provider."""

@@ -322,7 +322,7 @@ def test_a_long_ring_of_schemas() -> None:
 
 
 @pytest.mark.parametrize("document", [HUB, PAY], ids=["hub", "pay"])
-@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic", "gemini", "mcp"])
+@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic", "gemini", "interactions", "mcp"])
 def test_shown_to_every_provider(document: dict[str, Any], dialect: Any) -> None:
     """Every dialect can show every tool."""
     tools = box(document, [])

@@ -135,7 +135,7 @@ def test_model_sees_the_same_tools() -> None:
     """Names, descriptions and schemas are those of the real tools, in every dialect."""
     box = Toolbox(TOOLS)
 
-    for dialect in ("chat", "responses", "anthropic", "gemini", "mcp", "minimal", "calls"):
+    for dialect in ("chat", "responses", "anthropic", "gemini", "interactions", "mcp", "minimal", "calls"):
         assert box.schemas(dialect) == dry_run(box).schemas(dialect)
 
 

@@ -371,6 +371,7 @@ CALLED: dict[str, Any] = {
     "responses": {"output": [{"type": "function_call", "call_id": "a", "name": "get", "arguments": "{}"}]},
     "anthropic": {"content": [{"type": "tool_use", "id": "a", "name": "get", "input": {}}]},
     "gemini": {"candidates": [{"content": {"parts": [{"functionCall": {"id": "a", "name": "get", "args": {}}}]}}]},
+    "interactions": {"steps": [{"type": "function_call", "id": "a", "name": "get", "arguments": {}}]},
     "mcp": {"method": "tools/call", "params": {"name": "get", "arguments": {}}},
 }
 DOCUMENT = {"type": "document", "title": "report.pdf"}
@@ -433,6 +434,17 @@ WIRE: dict[str, Any] = {
             ],
         }
     ],
+    "interactions": [
+        {
+            "type": "function_result",
+            "name": "get",
+            "call_id": "a",
+            "result": [
+                {"type": "text", "text": "[file report.pdf]"},
+                {"type": "document", "mime_type": "application/pdf", "data": "JVBERg=="},
+            ],
+        }
+    ],
     "mcp": [
         {
             "content": [
@@ -475,6 +487,22 @@ def test_other_files_for_anthropic(file: File, block: dict[str, Any]) -> None:
     (message,) = Toolbox([get]).answer(CALLED["anthropic"], "anthropic")
 
     assert [{"type": "text", "text": "1"}, block] == message["content"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (File("é".encode(), "text/csv", "a.csv"), "é"),
+        (File(b"\xff", "application/zip", "a.zip"), "[a.zip cannot be shown here: application/zip]"),
+    ],
+    ids=["text", "neither PDF nor text"],
+)
+def test_other_files_for_interactions(file: File, text: str) -> None:
+    """A file that is not PDF is sent as its text, or as a note that the model cannot see it."""
+    get = tool(lambda: ToolResult(1, "1", files=(file,)), name="get")
+    (step,) = Toolbox([get]).answer(CALLED["interactions"], "interactions")
+
+    assert [{"type": "text", "text": "1"}, {"type": "text", "text": text}] == step["result"]
 
 
 def test_messages_as_wire() -> None:

@@ -12,7 +12,7 @@ Files, each importing only those below it:
     calls        one JSON object that lists calls, for models without tool calling
     chat         OpenAI's Chat Completions: tools, calls, and messages in both directions
     anthropic    Anthropic's Messages
-    gemini       Google's Gemini
+    gemini       Google's Gemini: generateContent and Interactions
     mcp          the Model Context Protocol
     tool_choice  the tools that a model may call, and whether it must call one
     base         the base classes of dialects, and the explanation of a tool's schema in one

@@ -55,8 +55,10 @@ CUT_REASONS: Mapping[str, str] = {
 }
 # Finish reasons of a server that failed within its reply.
 FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource", "abort"})
-# All with which providers say that a reply may be incomplete, statuses of Responses included.
-_CUT = frozenset({*CUT_REASONS, *FAILED_REASONS, "incomplete", "in_progress", "failed", "cancelled"})
+# Statuses of a response of OpenAI, or an interaction of Gemini, that is not complete.
+_UNFINISHED = ("incomplete", "in_progress", "queued", "requires_continuation", "budget_exceeded", "failed", "cancelled")
+# All with which providers say that a reply may be incomplete.
+_CUT = frozenset({*CUT_REASONS, *FAILED_REASONS, *_UNFINISHED})
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 
 

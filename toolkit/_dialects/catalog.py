@@ -10,14 +10,14 @@ from toolkit._dialects.anthropic import Anthropic
 from toolkit._dialects.base import Dialect, RunDialect
 from toolkit._dialects.calls import Calls
 from toolkit._dialects.chat import Chat, Minimal
-from toolkit._dialects.gemini import Gemini
+from toolkit._dialects.gemini import Gemini, Interactions
 from toolkit._dialects.mcp import ModelContextProtocol
 from toolkit._dialects.responses import Responses
 
 # The names of dialects that a run may use.
 RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 # The names of `DIALECTS`, for type checkers.
-DialectName: TypeAlias = Literal[RunDialectName, "anthropic", "gemini", "mcp"]
+DialectName: TypeAlias = Literal[RunDialectName, "anthropic", "gemini", "interactions", "mcp"]
 
 # The names of `APIS`.
 API: TypeAlias = Literal["chat", "responses"]
@@ -48,9 +48,8 @@ APIS: Mapping[str, Mapping[str, type[RunDialect]]] = _Table(
         "responses": _Table("With api='responses', dialect", {Responses.name: Responses}),
     },
 )
-DIALECTS: Mapping[str, type[Dialect]] = _Table(
-    "dialect", {**APIS["chat"], **{kind.name: kind for kind in (Responses, Anthropic, Gemini, ModelContextProtocol)}}
-)
+_OTHERS: tuple[type[Dialect], ...] = (Responses, Anthropic, Gemini, Interactions, ModelContextProtocol)
+DIALECTS: Mapping[str, type[Dialect]] = _Table("dialect", {**APIS["chat"], **{kind.name: kind for kind in _OTHERS}})
 
 
 # Dialects that are not the format of one provider.

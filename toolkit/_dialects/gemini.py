@@ -1,7 +1,7 @@
-"""Google's Gemini: calls and their responses are parts of a content.
+"""Google's Gemini: `generateContent`, with calls as parts of a content, and Interactions, with calls as steps.
 
-Source: `google.genai.types` of the google-genai package, version 3.6. Images and files are inside a function's
-response, which Gemini understands from version 3 on.
+Sources: `google.genai.types` and `google.genai.interactions` of the google-genai package, version 3.6. Images and files
+are inside a function's response, which Gemini understands from version 3 on.
 """
 
 from __future__ import annotations
@@ -51,6 +51,30 @@ class Gemini(Dialect):
                 yield make_call(get_member(call, "name"), get_member(call, "args"), get_member(call, "id"))
 
 
+class Interactions(Gemini):
+    """Tools go out as functions, calls come back as steps `function_call`."""
+
+    name = "interactions"
+
+    @override
+    def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
+        """Answer each call by a step."""
+        return [_render_step(call, result) for call, result in done]
+
+    @override
+    def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
+        return {"type": "function", **super()._render_tool(spec)}
+
+    @override
+    def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
+        """Read an interaction, or its steps; a stored one may hold the results of its calls, too."""
+        steps = list_items(reply, "steps")
+        answered = [get_member(step, "call_id") for step in steps if get_member(step, "type") == "function_result"]
+        for step in steps:
+            if get_member(step, "type") == "function_call" and get_member(step, "id") not in answered:
+                yield make_call(get_member(step, "name"), get_member(step, "arguments"), get_member(step, "id"))
+
+
 def _render_response(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     response = {"error": replace_surrogates(result.text)} if result.is_error else {"output": result_data(result)}
     answer: dict[str, Any] = {"name": call.name, "response": response}
@@ -64,3 +88,25 @@ def _render_response(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 def _render_part(part: Image | File, **names: str) -> dict[str, Any]:
     return {"inlineData": {"mimeType": part.media_type, "data": encode_base64(part), **names}}
+
+
+def _render_step(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    text = replace_surrogates(result.text)
+    attachments = [*map(_render_image, result.images), *map(_render_document, result.files)]
+    step = {"type": "function_result", "name": call.name, "call_id": call.provider_call_id or call.id}
+    content = [{"type": "text", "text": text}, *attachments] if attachments else text
+    return {**step, "result": content, **({"is_error": True} if result.is_error else {})}
+
+
+def _render_image(image: Image) -> dict[str, Any]:
+    return {"type": "image", "mime_type": image.media_type, "data": encode_base64(image)}
+
+
+def _render_document(file: File) -> dict[str, Any]:
+    if file.media_type == "application/pdf":
+        return {"type": "document", "mime_type": file.media_type, "data": encode_base64(file)}
+    try:
+        text = file.data.decode()
+    except UnicodeDecodeError:
+        text = f"[{file.name} cannot be shown here: {file.media_type}]"
+    return {"type": "text", "text": text}
