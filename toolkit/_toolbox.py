@@ -309,8 +309,7 @@ class Toolbox:
         For type checkers, they have the types of the provider's package.
 
         Args:
-            dialect: The format of a provider, such as "chat", "responses", "anthropic", "gemini" or
-                "interactions".
+            dialect: The format of a provider, such as "chat", "responses", "anthropic" or "gemini".
             strict: Whether the provider enforces the schemas. By default the toolbox's setting, or else False. If True,
                 pass the same `strict` to `answer`, since the model then writes arguments in the strict form.
 
