@@ -137,10 +137,13 @@ class OutputSpec:
         spec: The output as the arguments of a tool, whose schema is the output's own.
         by_tool: Whether the output is a call of that tool: set for the rest of the run if a server refuses
             `response_format`.
+        decode: Converts the beginning of a streamed output from the form that was asked for, or returns None if it
+            cannot yet: set by the model; None if the forms are the same.
     """
 
     spec: ToolSpec
     by_tool: bool = False
+    decode: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

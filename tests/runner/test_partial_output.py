@@ -16,10 +16,11 @@ from pydantic import BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
 from tests.properties import examples
+from tests.servers import FakeServer
 from toolkit import Limits, RunError, Runner
 from toolkit.events import OutputDelta, RunFinished, TextDelta, TurnFinished
 from toolkit.models import ModelRequest, ModelResponse, Piece
-from toolkit.testing import ScriptedModel, call
+from toolkit.testing import ScriptedModel, call, reply
 
 
 class Section(BaseModel):
@@ -145,6 +146,57 @@ GROWTH: dict[str, tuple[Any, list[str], list[Any]]] = {
 def test_growth(kind: Any, texts: list[str], grown: list[Any]) -> None:
     """Whatever the type, its value grows, and ends as the whole answer."""
     assert grown == values(kind, *texts)
+
+
+REPORT = {"title": "", "score": None, "sections": [{"heading": "", "lines": None}, {"heading": "", "lines": [""]}]}
+PAIRS = {"additional_properties": [{"key": "ab", "value": 1}, {"key": "cd", "value": [2]}]}
+# Types whose schemas are rewritten for strict mode: an answer in the form that is sent, and its values.
+REWRITTEN: dict[str, tuple[Any, Any, list[Any]]] = {
+    "null for a default": (
+        Report,
+        REPORT,
+        [
+            Report(title=""),
+            Report(title="", sections=[Section(heading="")]),
+            Report(title="", sections=[Section(heading="")] * 2),
+            Report(title="", sections=[Section(heading=""), Section(heading="", lines=[""])]),
+        ],
+    ),
+    "any keys": (dict[str, Any], PAIRS, [{}, {"ab": 1}, {"ab": 1, "cd": [2]}]),
+    "tuples": (
+        list[tuple[int, str]],
+        {"result": [{"item_1": 1, "item_2": ""}, {"item_1": 2, "item_2": ""}]},
+        [[], [(1, "")], [(1, ""), (2, "")]],
+    ),
+}
+
+
+@pytest.mark.parametrize("is_refused", [False, True], ids=["native", "call"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize(("kind", "sent", "grown"), REWRITTEN.values(), ids=REWRITTEN)
+def test_rewritten_schemas(
+    kind: Any, sent: Any, grown: list[Any], api: Literal["chat", "responses"], *, is_refused: bool
+) -> None:
+    """An answer in the form of strict mode grows as one in the type's own form, and shows nothing of that form."""
+    refusal = [reply.error(400, "'response_format' is not supported")] if is_refused else []
+    answer = reply.calls(("final_result", sent), split=1) if is_refused else reply.text(json.dumps(sent), split=1)
+    with FakeServer([*refusal, answer]) as server:
+        runner = Runner(base_url=server.base_url, api_key="test", model="fake", api=api)
+        with runner.stream("x", output_type=kind) as stream:
+            found = [event.value for event in stream if isinstance(event, OutputDelta)]
+
+    assert grown == found
+    assert grown[-1] == stream.result.output
+
+
+def test_missing_is_not_null() -> None:
+    """Where a field that is left out means null, a field that has not arrived yet does not."""
+    with FakeServer([reply.text('{"result": 76}', split=1)]) as server:
+        runner = Runner(base_url=server.base_url, api_key="test", model="fake", dialect="minimal")
+        with runner.stream("x", output_type=int | None) as stream:
+            found = [event.value for event in stream if isinstance(event, OutputDelta)]
+
+    assert [76] == found
 
 
 NOTHING: dict[str, tuple[Any, str]] = {

@@ -268,7 +268,12 @@ class PartialOutput:
         with suppress(ValueError):  # it is no JSON, or nested deeper than is read, or on Windows than is written
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
             if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
-                yield from (to_json(beginning).decode() for beginning in _shorten(document, text))
+                beginnings = map(self._decode, _shorten(document, text))
+                yield from (to_json(beginning).decode() for beginning in beginnings if beginning is not None)
+
+    def _decode(self, document: Any) -> Any:
+        spec = self.output.spec
+        return spec.decode(document) if spec and spec.decode else document
 
 
 def _shorten(document: Any, text: str) -> Iterator[Any]:

@@ -163,6 +163,9 @@ class ServerModel:
         builder, chunks = self.builder(), await self._send(request, stream=True)
         is_stream = False
         is_public = self.dialect.has_public_text(request)  # `_send` may have changed the output to a call
+        if output := request.output:
+            form = self.dialect.form(output.spec)  # under other rules than strict ones, what is missing may mean null
+            output.decode = form.decode_beginning if form.strict and (is_public or output.by_tool) else None
         with translate_errors(self.client, self.name):
             async with aclosing(read_stream(chunks, request.cancellation, is_async=self.is_async)) as stream:
                 async for chunk in stream:

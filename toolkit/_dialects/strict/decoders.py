@@ -130,6 +130,14 @@ def _is_pair(item: Any) -> bool:
     return isinstance(item, dict) and item.keys() == {KEY, VALUE} and isinstance(item[KEY], str)
 
 
+def ends_in_key(document: Document) -> bool:
+    """Return whether the beginning of a document may end in a pair whose value is missing."""
+    if isinstance(document, list) and document:
+        last = document[-1]
+        return (isinstance(last, dict) and last.keys() <= {KEY}) or ends_in_key(last)
+    return isinstance(document, dict) and bool(document) and ends_in_key(next(reversed(document.values())))
+
+
 @dataclass(frozen=True)
 class SentProperty:
     """The form in which one property is sent.

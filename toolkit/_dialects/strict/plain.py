@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with
+from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with, ends_in_key
 from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, value_kind
 from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
 
@@ -44,6 +44,10 @@ class SchemaForm:
             return decode_with(self.decoder, document)
         except RecursionError:
             return document
+
+    def decode_beginning(self, document: Any) -> Any:
+        """Decode the beginning of a document; return None if its end may be a pair without its value."""
+        return None if self.decoder and ends_in_key(document) else self.decode(document)
 
 
 def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
