@@ -195,6 +195,57 @@ def test_content() -> None:
     assert "987654322" == inputs[1][3]["parts"][0]["response"]
 
 
+def test_content_of_a_run() -> None:
+    """The span of a run has the messages of its first request and the answer, as trace viewers show them first."""
+    recorded = Recorded(content=True)
+    model = ScriptedModel([call("add", a=1, b=2), "It is 3."])
+    Runner([add], model=model, instructions="Add.", middleware=[recorded.telemetry]).run("What is 1 + 2?")
+    span = recorded.attributes("invoke_agent")
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "It is 3."}], "finish_reason": "stop"}
+
+    assert [answer] == json.loads(span["gen_ai.output.messages"])
+    assert ["Add.", "What is 1 + 2?"] == [
+        message["parts"][0]["content"] for message in json.loads(span["gen_ai.input.messages"])
+    ]
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_texts_of_errors(content: bool) -> None:  # noqa: FBT001
+    """What an error says is content: without it, a span has only the error's type."""
+    recorded = Recorded(content=content)
+
+    def fail() -> None:
+        """Fail."""
+        raise ToolError("There is no Dune.")
+
+    def script(request: Any) -> Any:
+        if request.turn:
+            raise ModelError("The server failed.")
+        return call("fail")
+
+    with pytest.raises(ModelError):
+        Runner([fail], model=ScriptedModel(script), middleware=[recorded.telemetry]).run("Go")
+    failed = {span.name: span.status.description for span in recorded.spans if not span.status.is_ok}
+    texts = {
+        "invoke_agent": "The server failed.",
+        "execute_tool fail": "There is no Dune.",
+        "chat scripted": "The server failed.",
+    }
+
+    assert {name: text if content else None for name, text in texts.items()} == failed
+
+
+def test_names_of_the_conventions() -> None:
+    """A run has the provider that conventions require, and a call the description of its tool."""
+    recorded = Recorded(provider="groq")
+    model = ScriptedModel([[call("add", a=1, b=2), call("made_up")], "3."])
+    Runner([add], model=model, middleware=[recorded.telemetry]).run("1 + 2?")
+
+    assert "groq" == recorded.attributes("invoke_agent")["gen_ai.provider.name"]
+    assert "Add two numbers." == recorded.attributes("execute_tool add")["gen_ai.tool.description"]
+    assert "gen_ai.tool.description" not in recorded.attributes("execute_tool unknown")
+
+
 def test_name_of_the_runner() -> None:
     """A runner with a name has it in the span of the run, and so have its calls."""
     recorded = Recorded()

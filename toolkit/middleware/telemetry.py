@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,6 +62,7 @@ class _TracedRun:
         turn_start: Start of the pending request to the model, in seconds since 1970; 0 if none is pending.
         first_chunk: Arrival of the first piece of its response, in seconds since 1970; 0 before.
         messages: Messages of that request.
+        has_input: Whether its span has the messages of its first request.
     """
 
     span: Span
@@ -72,6 +73,7 @@ class _TracedRun:
     turn_start: float = 0.0
     first_chunk: float = 0.0
     messages: tuple[Message, ...] = ()
+    has_input: bool = False
 
 
 class Telemetry:
@@ -129,7 +131,12 @@ class Telemetry:
         run = self._runs.get(run_id)
         if isinstance(event, RunStarted):
             agent = {"gen_ai.agent.name": event.name} if event.name else {}
-            attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": event.model, RUN_ID: run_id}
+            attributes = {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.provider.name": self._provider,
+                "gen_ai.request.model": event.model,
+                RUN_ID: run_id,
+            }
             span = self._tracer.start_span(f"invoke_agent {event.name}".rstrip(), attributes={**attributes, **agent})
             self._runs[run_id] = _TracedRun(span, event.model, agent, _read_server(event.address))
         elif isinstance(event, TurnFinished):
@@ -138,14 +145,19 @@ class Telemetry:
         elif run is None:
             return
         elif isinstance(event, TurnStarted):
+            if not run.has_input:
+                self._add_messages(run.span, "input", event.messages)
+                run.has_input = True
             run.turn_start, run.first_chunk, run.messages = time.time(), 0.0, event.messages
         elif isinstance(event, DELTAS):
             run.first_chunk = run.first_chunk or time.time()
         elif isinstance(event, RunFinished):
             run.span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
+            answer = ModelResponse(text=event.output, finish_reason=event.finish_reason)
+            self._add_messages(run.span, "output", (answer,))
             self._finish_run(run_id, run)
         elif isinstance(event, BaseException):
-            self._finish_run(run_id, run, type(event).__qualname__)
+            self._finish_run(run_id, run, event)
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
@@ -160,6 +172,8 @@ class Telemetry:
             "gen_ai.tool.call.id": call.id,
             RUN_ID: run_id,
         }
+        if name in call_next.tools:
+            attributes["gen_ai.tool.description"] = call_next.tools[name].description
         if self._content:
             attributes["gen_ai.tool.call.arguments"] = call.arguments
         span = self._tracer.start_span(
@@ -169,13 +183,14 @@ class Telemetry:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await call_next(call)
             if result.is_error:
-                _fail(span, measured, result.kind or "failed")
+                self._fail(span, measured, result.kind or "failed", result.text)
             if self._content:
                 span.set_attribute("gen_ai.tool.call.result", result.text)
         except Deferred:  # it has not failed: it waits for approval
             raise
         except BaseException as error:
-            _fail(span, measured, error.kind if isinstance(error, ToolError) else type(error).__qualname__)
+            kind = error.kind if isinstance(error, ToolError) else type(error).__qualname__
+            self._fail(span, measured, kind, str(error))
             raise
         else:
             return result
@@ -184,7 +199,12 @@ class Telemetry:
             self._call_seconds.record(time.perf_counter() - start, measured)
 
     def _record_turn(
-        self, run: _TracedRun, run_id: str, start: float, response: ModelResponse | None = None, error: str = ""
+        self,
+        run: _TracedRun,
+        run_id: str,
+        start: float,
+        response: ModelResponse | None = None,
+        error: BaseException | None = None,
     ) -> None:
         """Record the span and the metrics of a response, or of a request that failed without one."""
         measured: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
@@ -196,30 +216,42 @@ class Telemetry:
             attributes["gen_ai.response.model"] = response.model or run.model
             attributes["gen_ai.response.finish_reasons"] = [response.finish_reason]
             attributes |= {f"gen_ai.usage.{name}": count for name, count in usage.items()}
-        for kind, messages in (("input", run.messages), ("output", (response,) if response else ())):
-            if self._content and messages:
-                attributes[f"gen_ai.{kind}.messages"] = json.dumps([*map(_write_message, messages)])
         if run.first_chunk:
             seconds = max(0.0, run.first_chunk - start)
             attributes |= {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": seconds}
             self._first_chunk_seconds.record(seconds, measured)
-        run.turn_start, run.first_chunk, run.messages = 0.0, 0.0, ()
         parent, start_time = trace.set_span_in_context(run.span), int(start * 1e9)
         span = self._tracer.start_span(f"chat {run.model}", parent, SpanKind.CLIENT, attributes, start_time=start_time)
-        _fail(span, measured, error)
+        self._add_messages(span, "input", run.messages)
+        self._add_messages(span, "output", (response,) if response else ())
+        run.turn_start, run.first_chunk, run.messages = 0.0, 0.0, ()
+        if error:
+            self._fail(span, measured, type(error).__qualname__, str(error))
         span.end()
         self._turn_seconds.record(max(0.0, time.time() - start), measured)
         for name, count in usage.items():
             self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
 
-    def _finish_run(self, run_id: str, run: _TracedRun, error: str = "") -> None:
+    def _finish_run(self, run_id: str, run: _TracedRun, error: BaseException | None = None) -> None:
         if run.turn_start:  # the request failed, or the run was cancelled or timed out before the response
             self._record_turn(run, run_id, run.turn_start, error=error)
         measured: dict[str, Any] = {"gen_ai.request.model": run.model, **run.agent}
-        _fail(run.span, measured, error)
+        if error:
+            self._fail(run.span, measured, type(error).__qualname__, str(error))
         run.span.end()
         self._run_seconds.record(time.perf_counter() - run.start, measured)
         del self._runs[run_id]
+
+    def _add_messages(self, span: Span, kind: str, messages: Iterable[Message]) -> None:
+        """Add messages to a span, if it contains any content."""
+        if self._content and (written := [*map(_write_message, messages)]):
+            span.set_attribute(f"gen_ai.{kind}.messages", json.dumps(written))
+
+    def _fail(self, span: Span, measured: dict[str, Any], error: str, message: str) -> None:
+        """Note an error in a span and in the attributes of its metrics; its message is content."""
+        measured["error.type"] = error
+        span.set_attribute("error.type", error)
+        span.set_status(Status(StatusCode.ERROR, message if self._content else None))
 
 
 def _read_server(address: str) -> dict[str, str | int]:
@@ -228,14 +260,6 @@ def _read_server(address: str) -> dict[str, str | int]:
     if not parts.hostname:
         return {}
     return {"server.address": parts.hostname, "server.port": parts.port or (80 if parts.scheme == "http" else 443)}
-
-
-def _fail(span: Span, measured: dict[str, Any], error: str) -> None:
-    """Note an error, unless it is empty, in a span and in the attributes of its metrics."""
-    if error:
-        measured["error.type"] = error
-        span.set_attribute("error.type", error)
-        span.set_status(Status(StatusCode.ERROR))
 
 
 def _write_message(message: Message) -> dict[str, Any]:
