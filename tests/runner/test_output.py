@@ -228,6 +228,19 @@ def test_type_without_fields() -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=BaseModel)
 
 
+@pytest.mark.parametrize("kind", [add, lambda name: name, len], ids=["function", "lambda", "builtin"])
+def test_function(kind: Any) -> None:
+    """A function, which pydantic would call to validate an answer, is refused before the model is called."""
+    with pytest.raises(DefinitionError, match="JSON can fill: a function is not a type, and would be called"):
+        Runner(model=ScriptedModel([])).run("x", output_type=kind)
+
+
+def test_list_of_types() -> None:
+    """Several types in a list, as other libraries take them, are refused with what to write here."""
+    with pytest.raises(DefinitionError, match=r"Pass a type, such as .* or a union A \| B\.$"):
+        Runner(model=ScriptedModel([])).run("x", output_type=[Person, Tree])
+
+
 def test_async_validator() -> None:
     """A validator that is async would not run, and its coroutine be the answer: it is refused."""
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import isroutine
 from io import StringIO
 from typing import Any, Generic, TypeAlias
 
@@ -40,7 +41,7 @@ T = TypeVar("T", default=str)
 KEY = "result"
 # Name of the tool whose call is the answer, for servers that cannot be asked for JSON in another way.
 NAME = "final_result"
-TYPES = "Pass a type, such as a pydantic model, a dataclass or list[str]."
+TYPES = "Pass a type, such as a pydantic model, a dataclass, list[str] or a union A | B."
 DESCRIPTION = "The final answer. Give it when you have it."
 # Finish reasons of a run whose last text is not of its output type.
 UNTYPED_REASONS: frozenset[FinishReason] = frozenset({*REASONS_WITHOUT_ANSWER, "halted"})
@@ -142,6 +143,8 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
 
     if kind is None:
         raise TypeError("null is not an answer; leave it out for a text")
+    if isroutine(kind):
+        raise TypeError("a function is not a type, and would be called with each part of a streamed answer")
     adapter = TypeAdapter[Any](kind)
     if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}
