@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import openai
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, RootModel, field_validator
+from pydantic import AfterValidator, BaseModel, Field, RootModel, field_validator, model_validator
 from typing_extensions import TypedDict
 
 from tests import ways
@@ -62,6 +62,17 @@ class Search(BaseModel):
 
 class Place(BaseModel):
     x: float
+
+
+class Span(BaseModel):
+    first: int
+    last: int
+
+    @model_validator(mode="after")
+    def check(self) -> "Span":
+        if self.first > self.last:
+            raise ValueError("first must not be after last")
+        return self
 
 
 class Fussy(BaseModel):
@@ -340,6 +351,23 @@ def test_validator_that_explains() -> None:
 
     assert "SELECT 1" == result.output
     assert "Invalid output: Write a SELECT query. Answer again" in model.requests[1].messages[-1].text
+
+
+WHOLE: dict[str, tuple[Any, str, str]] = {
+    "a model": (Span, '{"first": 2, "last": 1}', "Value error, first must not be after last (received "),
+    "a dict": (Annotated[dict[str, int], Field(min_length=1)], "{}", "Dictionary should have at least 1 item"),
+    "a JSON Schema": ({"type": "object", "additionalProperties": True, "minProperties": 1}, "{}", "Dictionary should "),
+    "no object": (dict[str, int], "[1]", "expected one JSON object with any keys, received [1]"),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "why"), WHOLE.values(), ids=WHOLE)
+def test_fault_of_the_whole(kind: Any, text: str, why: str) -> None:
+    """The model reads what is wrong with the object as a whole, such as what its model's own validator says."""
+    with ScriptedModel([text, text]) as model, pytest.raises(RunError):
+        Runner(model=model, limits=Limits(max_output_retries=1)).run("x", output_type=kind)
+
+    assert model.requests[1].messages[-1].text.startswith(f"Invalid output: {why}")
 
 
 def test_equal_keys() -> None:

@@ -81,10 +81,10 @@ class ErrorExplainer:
             return f"{path}: no such parameter{self._suggest_parameters(location, has_list=has_list)}"
         is_secret = location[0] in self._secrets if location else self._has_secrets
         received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
-        if path:
-            return f"{path}: {shorten(fault['msg'], MAX_REASON)} (received {received})"
-        keys = ", ".join(self._schema["properties"]) or "no keys"
-        return f"expected one JSON object with {keys}, received {received}"
+        if path or isinstance(fault["input"], dict):  # of the whole object, such as that of a model's own validator
+            return f"{path}: {shorten(fault['msg'], MAX_REASON)} (received {received})".removeprefix(": ")
+        rest = "any keys" if self._schema.get("additionalProperties") else "no keys"
+        return f"expected one JSON object with {', '.join(self._schema['properties']) or rest}, received {received}"
 
     def _suggest_parameters(self, location: Sequence[int | str], *, has_list: bool) -> str:
         """Suggest parameters in place of an unknown key at the top, nothing for a deeper one."""
