@@ -353,12 +353,13 @@ def test_failed_run(way: str) -> None:
 
 
 def test_stream_that_is_left() -> None:
-    """A stream that is left ends its spans."""
+    """A stream that is left ends its spans, as cancelled and not as failed."""
     recorded = Recorded()
     with Runner(model=ScriptedModel(["Hello."]), middleware=[recorded.telemetry]).stream("Hi") as stream:
         next(iter(stream))
 
-    assert ["invoke_agent"] == [span.name for span in recorded.spans]
+    assert [("invoke_agent", True)] == [(span.name, span.status.is_ok) for span in recorded.spans]
+    assert ("cancelled",) == recorded.attributes("invoke_agent")["gen_ai.response.finish_reasons"]
 
 
 def test_paused_run() -> None:

@@ -152,12 +152,13 @@ class Telemetry:
         elif isinstance(event, DELTAS):
             run.first_chunk = run.first_chunk or time.time()
         elif isinstance(event, RunFinished):
-            run.span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
             answer = ModelResponse(text=event.output, finish_reason=event.finish_reason)
-            self._add_messages(run.span, "output", (answer,))
-            self._finish_run(run_id, run)
-        elif isinstance(event, BaseException):
-            self._finish_run(run_id, run, event)
+            self._add_messages(run.span, "output", (answer,) if answer.text else ())
+            self._finish_run(run_id, run, reason=event.finish_reason)
+        elif isinstance(event, Exception):
+            self._finish_run(run_id, run, error=event)
+        elif isinstance(event, BaseException):  # somebody has left the stream, or cancelled the task
+            self._finish_run(run_id, run, reason="cancelled")
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
@@ -204,7 +205,7 @@ class Telemetry:
         run_id: str,
         start: float,
         response: ModelResponse | None = None,
-        error: BaseException | None = None,
+        error: Exception | None = None,
     ) -> None:
         """Record the span and the metrics of a response, or of a request that failed without one."""
         measured: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": self._provider}
@@ -232,10 +233,12 @@ class Telemetry:
         for name, count in usage.items():
             self._tokens[name].add(count, {**measured, "gen_ai.token.modality": "unknown"})
 
-    def _finish_run(self, run_id: str, run: _TracedRun, error: BaseException | None = None) -> None:
+    def _finish_run(self, run_id: str, run: _TracedRun, *, reason: str = "", error: Exception | None = None) -> None:
         if run.turn_start:  # the request failed, or the run was cancelled or timed out before the response
             self._record_turn(run, run_id, run.turn_start, error=error)
         measured: dict[str, Any] = {"gen_ai.request.model": run.model, **run.agent}
+        if reason:
+            run.span.set_attribute("gen_ai.response.finish_reasons", [reason])
         if error:
             self._fail(run.span, measured, type(error).__qualname__, str(error))
         run.span.end()
