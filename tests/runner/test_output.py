@@ -338,6 +338,24 @@ def test_truncated_answer(stream: bool) -> None:
     assert server.requests[1].body["messages"][-1]["content"].startswith("The answer was cut off (length). Invalid")
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ToolError("Ann is too young"), r"Ann is too young\. The last one"),
+        (ValueError("Ann is too young"), r"result: Value error, Ann is too young \(received {.*}\)\. The last one"),
+        (KeyError("parents"), r"it could not be checked \(KeyError\)\. The last one"),
+    ],
+    ids=["ToolError", "ValueError", "another"],
+)
+def test_validator_of_a_union(error: Exception, why: str) -> None:
+    """The model reads what a validator says about one of several models, also if its answer leaves out the key."""
+
+    def check(value: Person | Place) -> Person | Place:
+        raise error
+
+    test_budget(Annotated[Person | Place, AfterValidator(check)], ANN, why)
+
+
 def test_validator_that_explains() -> None:
     """The model reads the text of a ToolError that a validator of the output type raises."""
 

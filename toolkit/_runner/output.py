@@ -43,6 +43,8 @@ KEY = "result"
 NAME = "final_result"
 TYPES = "Pass a type, such as a pydantic model, a dataclass, list[str] or a union A | B."
 DESCRIPTION = "The final answer. Give it when you have it."
+# Types of the errors that a validator of the user's raises.
+_CHECKS = frozenset({"value_error", "assertion_error"})
 # Finish reasons of a run whose last text is not of its output type.
 UNTYPED_REASONS: frozenset[FinishReason] = frozenset({*REASONS_WITHOUT_ANSWER, "halted"})
 
@@ -72,11 +74,11 @@ class Output(Generic[T]):
             return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise ToolError(f"Invalid output: {ErrorExplainer(self.schema).explain(faults, _add_key(text))}") from error
+            raise _refuse(ErrorExplainer(self.schema).explain(faults, _add_key(text))) from error
         except ToolError as error:  # of a validator, or of a JSON Schema
-            raise ToolError(f"Invalid output: {error}") from error
+            raise _refuse(str(error)) from error
         except Exception as error:
-            raise ToolError(f"Invalid output: it could not be checked ({type(error).__name__}).") from error
+            raise _refuse(f"it could not be checked ({type(error).__name__})") from error
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -179,6 +181,10 @@ def _reject_empty_object(schema: Mapping[str, Any]) -> None:
         raise TypeError("it has no fields")
 
 
+def _refuse(why: str) -> ToolError:
+    return ToolError(f"Invalid output: {why}{'' if why.endswith(('.', '?', '!')) else '.'}")
+
+
 def _read_value(validate: Callable[[str], Any], text: str) -> Any:
     """Read the value under its key, or the value itself: of one of several models, for example, an object."""
     keyed = _add_key(text)
@@ -187,8 +193,11 @@ def _read_value(validate: Callable[[str], Any], text: str) -> Any:
     except Exception:
         bare = _add_key(text, objects=True)
         if bare != keyed:
-            with suppress(Exception):  # the model reads the first error
+            try:
                 return validate(bare)[KEY]
+            except ValidationError as error:  # the model reads the first error, unless a validator of the type failed
+                if any(fault["type"] in _CHECKS for fault in error.errors(include_url=False, include_context=False)):
+                    raise
         raise
 
 
