@@ -29,12 +29,15 @@ from toolkit import (
     Runner,
     SQLiteSession,
     Toolbox,
+    ToolCall,
     ToolContext,
+    ToolResult,
     tool,
 )
 from toolkit.builtin import shell_tool
 from toolkit.display import show
 from toolkit.errors import ToolkitError
+from toolkit.middleware import Next
 from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call
 
@@ -278,19 +281,31 @@ def test_frozen_exception() -> None:
 
 
 def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The log shows where the application's function or gate raised, without the frames of the package."""
+    """The log shows where the application's function, gate, hook or middleware raised, without the package's frames."""
 
     def refuse(request: ApprovalRequest) -> bool:
         raise RuntimeError("the gate's own")
 
+    class Hook:
+        def before_call(self, call: ToolCall, context: ToolContext) -> None:
+            raise RuntimeError("the hook's own")
+
+    async def wrap(call: ToolCall, call_next: Next) -> ToolResult:
+        raise RuntimeError("the middleware's own")
+
     for approve in (None, refuse):
         Runner([fail], model=ScriptedModel([call("fail"), "x"]), approve=approve).run("go")
     Runner([tool(fail, approve=refuse)], model=ScriptedModel([call("fail"), "x"])).run("go")
+    hook = Hook()
+    Runner([fail], model=ScriptedModel([call("fail"), "x"]), hooks=[hook]).run("go")
+    Runner([fail], model=ScriptedModel([call("fail"), "x"]), middleware=[wrap]).run("go")
 
     assert [
         "Tool fail raised RuntimeError (relay= lets the model read the message)",
         *[f"The gate {refuse!r} raised, so it does not allow the call."] * 2,
+        f"The hook {hook.before_call!r} failed; its call gets an error.",
+        "A middleware or gate around the call fail failed; the call gets an error.",
     ] == caplog.messages
-    assert ["fail", "refuse", "refuse"] == [
+    assert ["fail", "refuse", "refuse", "before_call", "wrap"] == [
         frame.name for record in caplog.records for frame in traceback.extract_tb((record.exc_info or [None])[-1])
     ]

@@ -28,6 +28,7 @@ from toolkit._execution.isolation import LOST
 from toolkit._execution.ledger import STARTED, CallNote, CallRecord, Ledger, Recording
 from toolkit._execution.truncation import MAX_RESULT, RESULT_READ, ResultStore, truncate
 from toolkit._messages import OUTPUT, ToolCall, ToolResult, replace_surrogates
+from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import ErrorExplainer, explain_unknown_tool, suggest
 from toolkit._tools.results import accept, explain_exception, follow_error, log_exception
 from toolkit._tools.tool import Tool
@@ -378,7 +379,8 @@ def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
         return explain_exception(error, name)
-    logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=error)
+    trace = get_short_traceback(error)
+    logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=trace)
     text = LOST.format(name) if pipeline.has_started else f"{name} was not run."
     return ToolResult.from_error(Failed(text), error)
 

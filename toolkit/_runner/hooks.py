@@ -14,7 +14,7 @@ from toolkit._context import ToolContext
 from toolkit._execution.approval import Deny
 from toolkit._execution.dispatcher import Middleware, Next
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import find_misfit
+from toolkit._options import find_misfit, get_short_traceback
 from toolkit._tools.results import explain_exception, follow_error
 from toolkit.errors import Denied, Failed, FatalError, ToolError
 from toolkit.events import Event, SubAgentEvent
@@ -99,8 +99,9 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
     for observer in observers:
         try:
             observer(event, run_id)
-        except (Exception, SystemExit):  # noqa: PERF203  the others still get it
-            logger.exception("The hook %r failed; the run goes on.", observer)
+        except (Exception, SystemExit) as error:  # noqa: PERF203  the others still get it
+            trace = get_short_traceback(error)
+            logger.exception("The hook %r failed; the run goes on.", observer, exc_info=trace)
 
 
 async def apply_model_hook(hook: Hook, given: T, context: ToolContext[Any], backend: Backend) -> T:
@@ -136,7 +137,8 @@ def _convert_errors(hook: Hook, refusal: ToolError) -> Iterator[None]:
     except (ToolError, FatalError, CancelledError):  # the last: the turn has ended
         raise
     except Exception as error:
-        logger.exception("The hook %r failed; its call gets an error.", hook)
+        trace = get_short_traceback(error)
+        logger.exception("The hook %r failed; its call gets an error.", hook, exc_info=trace)
         raise refusal from error
 
 
