@@ -279,6 +279,7 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "tools of a provider": (Runner, "native_tools", r"Runner\(\[provider_tool\(\.\.\.\)\], api='responses'\)"),
     "tokens of an outer run": (RUNNING.run, "usage", "Leave it out: a run inside a tool counts in the outer run"),
     "turns of a chain": (Limits, "chain_limit", "Write max_turns="),
+    "values of a validator": (RUNNING.run, "validation_context", "Define the validator of output_type= where"),
     "limits of a run": (RUNNING.run, "usage_limits", r"Write Runner\(\.\.\., limits=Limits\("),
 }
 

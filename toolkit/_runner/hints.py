@@ -135,6 +135,7 @@ RUN_HINTS = make_hints(
     ("deferred_tool_results resume", "Write runner.resume(result.state, {call_id: True})."),
     ("stream_mode version", "runner.stream(prompt) gives the events of a run."),
     ("usage", "Leave it out: a run inside a tool counts in the outer run."),
+    ("validation_context", "Define the validator of output_type= where you know the values that it needs."),
     ("cancel_signal cancellation_token controller", "Write handle = runner.start(prompt), and handle.cancel()."),
 )
 
