@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from operator import add
 from types import NoneType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._lazy import render
-from toolkit._options import check_methods, make_hints
+from toolkit._options import check_methods, explain_missing, make_hints
 from toolkit.errors import ToolError
 
 Effect: TypeAlias = Literal["read", "write", "destructive"]
@@ -57,6 +57,21 @@ class FrozenValue:
         values = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
         changed = (f"{name}={value!r}" for name, value, default in values if value != default)
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+class ConversationValue(FrozenValue):
+    """Base of messages and calls."""
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("content parts", "message.text"),
+                ("role", "isinstance(message, UserMessage): each role has its own class, of toolkit.models"),
+                ("tool_calls", "message.calls of a ModelResponse"),
+                ("args input", "json.loads(call.arguments)"),
+                ("function tool_name", "call.name and call.arguments"),
+            )
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,14 +191,14 @@ class Usage:
 
 
 @dataclass(frozen=True, repr=False)
-class SystemMessage(FrozenValue):
+class SystemMessage(ConversationValue):
     """Instructions from the application."""
 
     text: str
 
 
 @dataclass(frozen=True, repr=False)
-class UserMessage(FrozenValue):
+class UserMessage(ConversationValue):
     """A message of the user."""
 
     text: str
@@ -192,7 +207,7 @@ class UserMessage(FrozenValue):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ModelResponse(FrozenValue):
+class ModelResponse(ConversationValue):
     """One response of a model: text, calls, or both.
 
     Attributes:
@@ -217,7 +232,7 @@ class ModelResponse(FrozenValue):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolMessage(FrozenValue):
+class ToolMessage(ConversationValue):
     """The result of one call as the model receives it: no details, no exception.
 
     Attributes:
@@ -248,7 +263,7 @@ Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolCall(FrozenValue):
+class ToolCall(ConversationValue):
     """A call of one tool by the model.
 
     Attributes:
