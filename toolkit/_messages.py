@@ -161,8 +161,8 @@ class OutputSpec:
     decode: Callable[[Any], Any] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Usage:
+@dataclass(frozen=True, repr=False)
+class Usage(FrozenValue):
     """Tokens and requests.
 
     Attributes:

@@ -29,6 +29,12 @@ def test_total_tokens() -> None:
     assert 15 == Usage(10, 5, cached_tokens=8, reasoning_tokens=3).total_tokens
 
 
+def test_printed_usage() -> None:
+    """A usage prints the counts that are not zero, also within the result of a run."""
+    assert "Usage(input_tokens=10, output_tokens=5, requests=1)" == repr(Usage(10, 5, 1))
+    assert "usage=Usage(requests=1)" in repr(Runner(model=ScriptedModel(["Hello."])).run("Hi"))
+
+
 def test_printed_calls() -> None:
     """A call prints on one line, as Python would write it, with its result; long and hidden texts do no harm."""
 
