@@ -313,8 +313,8 @@ GIVEN = {"a": 1, "b": 2}
 TEXT = '{"a":1,"b":2}'
 CHAT_CALL = {"id": "i", "type": "function", "function": {"name": "add", "arguments": TEXT}}
 CHAT_MESSAGE = {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}
-CHAT = {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": CHAT_MESSAGE}]}  # fmt: skip
+CHOICE = {"index": 0, "finish_reason": "tool_calls", "message": CHAT_MESSAGE}
+CHAT = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}
 ITEM = {"type": "function_call", "id": "fc", "call_id": "i", "name": "add", "arguments": TEXT}
 WORDS = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": []}
 RESPONSE = {"id": "r", "object": "response", "created_at": 1, "model": "m", "output": [WORDS, ITEM],
@@ -338,10 +338,13 @@ REPLIED = '{"calls": [{"_tool": "add", "a": 1, "b": 2}], "output": null}'
 REPLIES: dict[str, tuple[str, Any]] = {
     "chat: completion": ("chat", CHAT),
     "chat: object": ("chat", ChatCompletion.model_validate(CHAT)),
+    "chat: choice": ("chat", CHOICE),
+    "chat: choice object": ("chat", ChatCompletion.model_validate(CHAT).choices[0]),
     "chat: message": ("chat", CHAT_MESSAGE),
     "chat: message object": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message),
     "chat: calls": ("chat", CHAT_MESSAGE["tool_calls"]),
     "chat: call objects": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message.tool_calls),
+    "chat: call": ("chat", CHAT_CALL),
     "chat: custom": ("chat", {"tool_calls": [{"id": "i", "custom": {"name": "add", "input": TEXT}}]}),
     "chat: decoded arguments": ("chat", {"tool_calls": [{"id": "i", "function": {"name": "add", "arguments": GIVEN}}]}),
     "minimal: completion": ("minimal", CHAT),
@@ -816,6 +819,8 @@ CUT_REPLIES: dict[str, tuple[Any, Any]] = {
         "chat",
         {"choices": [{"message": {"tool_calls": [{"function": _FUNCTION}]}, "finish_reason": "length"}]},
     ),
+    "choice": ("chat", {"message": {"tool_calls": [{"function": _FUNCTION}]}, "finish_reason": "length"}),
+    "Ollama's own": ("chat", {"message": {"tool_calls": [{"function": _FUNCTION}]}, "done_reason": "length"}),
     "message": (
         "anthropic",
         {"content": [{"type": "tool_use", "name": "ping", "input": {}}], "stop_reason": "max_tokens"},

@@ -310,7 +310,7 @@ def is_cut_off(reply: Any) -> bool:
     """Return whether a reply says that it was cut off, so that its calls may be incomplete."""
     first = (*list_items(reply, "choices")[:1], *list_items(reply, "candidates")[:1])
     parts = (reply, *first, *list_items(reply, "output"))
-    names = ("finish_reason", "finishReason", "stop_reason", "status")
+    names = ("finish_reason", "finishReason", "stop_reason", "status", "done_reason")  # the last: Ollama
     reasons = (get_member(part, name) for part in parts for name in names)
     return any(str(getattr(reason, "value", reason)).lower() in _CUT for reason in reasons)
 

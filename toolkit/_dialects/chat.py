@@ -80,9 +80,9 @@ class Chat(RunDialect):
         return {"type": "function", "function": {**function, "strict": True} if form.strict else function}
 
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
-        """Read a completion, its message, or the calls of that."""
-        is_list = isinstance(reply, (list, tuple))
-        items = filter(_is_call, reply) if is_list else list_wire_calls(get_message(reply))
+        """Read a completion, one of its choices, the message of that, or calls."""
+        calls = filter(_is_call, reply if isinstance(reply, (list, tuple)) else [reply])
+        items = [*calls, *list_wire_calls(get_message(reply))]
         return (make_call(*split_function(item), get_member(item, "id")) for item in items)
 
 
@@ -99,10 +99,12 @@ def render_attachments(done: FinishedCalls) -> list[dict[str, Any]]:
 
 
 def get_message(reply: Any) -> Any:
-    """Return the message in a completion; a message alone is returned as it is."""
+    """Return the message in a completion, or in one of its choices; a message alone is returned as it is."""
     choices = get_member(reply, "choices")
     is_completion = isinstance(choices, (list, tuple)) and choices and choices[0] is not None
-    return get_member(choices[0], "message") if is_completion else reply
+    choice = choices[0] if is_completion else reply
+    message = get_member(choice, "message")
+    return choice if message is None else message
 
 
 def _is_call(item: Any) -> bool:
