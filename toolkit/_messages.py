@@ -181,6 +181,11 @@ class Usage(FrozenValue):
     reasoning_tokens: int = 0
     cache_write_tokens: int = 0
 
+    if not TYPE_CHECKING:
+        __getattr__ = explain_missing(
+            {"prompt_tokens": "usage.input_tokens", "completion_tokens": "usage.output_tokens"}
+        )
+
     @property
     def total_tokens(self) -> int:
         """Tokens that the model read and wrote."""

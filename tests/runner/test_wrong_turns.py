@@ -147,6 +147,7 @@ TURNS: dict[str, tuple[str, str]] = {
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("Hi").pending[0].name',
         r"write pending\.call\.name",
     ),
+    "tokens by OpenAI's name": ('runner.run("Hi").usage.prompt_tokens', r"write usage\.input_tokens\."),
     "content of a message": ('runner.run("Hi").messages[0].content', r"UserMessage has .*: write message\.text\."),
     "role of a message": ('runner.run("Hi").messages[0].role', r"write isinstance\(message, UserMessage\)"),
     "arguments of a call": ('call("add", a=1).args', r"ToolCall has .*: write json\.loads\(call\.arguments\)\."),
