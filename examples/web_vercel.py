@@ -111,6 +111,8 @@ function read(parts, part) {
     Object.assign(called, {state: "approval-requested", approval: {id: part.approvalId}});
   if (part.type === "tool-output-available") Object.assign(called, {state: "output-available", output: part.output});
   if (part.type === "tool-output-error") Object.assign(called, {state: "output-error", output: part.errorText});
+  if (part.type === "tool-output-denied")
+    Object.assign(called, {state: "output-denied", output: "Tool execution was rejected by the user."});
   if (part.type === "error") parts.push({type: "text", text: part.errorText});
 }
 

@@ -253,6 +253,19 @@ def test_decisions(part: dict[str, Any], decisions: dict[str, Decision]) -> None
     assert decisions == vercel.parse_decisions([{"role": "assistant", "parts": [{"type": "tool-pay", **part}]}])
 
 
+def test_rejected_call() -> None:
+    """A call that the client rejected is denied, since the client has its answer; another approver's answer is sent."""
+    script = [call("pay", amount=5), call("pay", amount=6), "Done."]
+    stream = Runner([pay], model=ScriptedModel(script), approve=defer).stream("x")
+    (waiting,) = [part for part in vercel.encode_events(stream) if part["type"] == "tool-approval-request"]
+    runner = Runner([pay], model=ScriptedModel(script[1:]), approve=lambda _: False)
+    resumed = runner.stream(stream.result.state, decisions={waiting["approvalId"]: Decision.reject("No.")})
+
+    outputs = [part for part in vercel.encode_events(resumed) if part["type"].startswith("tool-output")]
+    assert {"type": "tool-output-denied", "toolCallId": waiting["toolCallId"]} == outputs[0]
+    assert ["Tool execution was rejected by the user."] == [part["errorText"] for part in outputs[1:]]
+
+
 @pytest.mark.parametrize("approve", [None, defer], ids=["calls wait", "the sub-agent waits, too"])
 def test_approvals_inside_sub_agents(approve: Any) -> None:
     """A call inside a sub-agent that waited goes on, and gets its result: its answer is not sent with the next one."""
@@ -323,21 +336,22 @@ def test_message_of_the_sdk() -> None:
 
 
 @needs_sdk
-def test_approval_in_the_sdk() -> None:
+@pytest.mark.parametrize(("approved", "end"), [(True, "output-available"), (False, "output-denied")])
+def test_approval_in_the_sdk(approved: bool, end: str) -> None:
     """A call waits in the SDK's message; answered there, the resumed run gives that same call its result."""
     runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Done."]), approve=defer)
     stream = runner.stream("x")
     message, errors = read_by_sdk(vercel.encode_sse(stream))
     part = message["parts"][1]
     assert ([], "approval-requested") == (errors, part["state"])
-    answered = {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    answered = {**part, "state": "approval-responded", "approval": {**part["approval"], "approved": approved}}
     message["parts"][1] = answered
 
     resumed = runner.stream(stream.result.state, decisions=vercel.parse_decisions([message]))
     whole, errors = read_by_sdk(vercel.encode_sse(resumed), message)
     assert ([], message["id"]) == (errors, whole["id"])
-    assert [("tool-pay", "paid 5")] == [
-        (part["type"], part.get("output")) for part in whole["parts"] if part["type"].startswith("tool-")
+    assert [("tool-pay", end, "paid 5" if approved else None)] == [
+        (part["type"], part["state"], part.get("output")) for part in whole["parts"] if part["type"].startswith("tool-")
     ]
     assert "Done." == whole["parts"][-1]["text"]
 
