@@ -102,6 +102,19 @@ def test_question(agent: tuple[Agent, A2A]) -> None:
     assert 1 == len({(each.task_id, each.context_id) for each in app.executor.messages[-2:]})
 
 
+def test_task_as_it_was() -> None:
+    """Agents of the JavaScript SDK first repeat the task as it was before the message; the call waits for the rest."""
+    asked = {"id": "t1", "contextId": "c", "status": {"state": "TASK_STATE_INPUT_REQUIRED"}}
+    artifact = {"taskId": "t1", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "Seven."}]}}
+    ended = {"taskId": "t1", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+    events = [{"task": asked}, {"artifactUpdate": artifact}, {"statusUpdate": ended}]
+    liar = Liar({"GetTask": asked, "SendStreamingMessage": events}, capabilities={"streaming": True})
+    with serve(liar) as url, A2A(url, name="b", timeout=20) as source:
+        answer = ask(source, "the big one", task_id="t1")
+
+    assert ("Seven.", "TASK_STATE_COMPLETED") == (answer.text, answer.value["status"]["state"])
+
+
 def test_artifact_that_goes_on(agent: tuple[Agent, A2A]) -> None:
     """What the agent gave before a question is still part of the task after its answer."""
     first = ask(agent[1], "more").value

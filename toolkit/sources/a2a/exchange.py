@@ -138,7 +138,10 @@ class Exchange:
             return event.message
         if kind == "task":
             self._check_id(event.task.id)
+            is_old = self.task is not None and self.task.status == event.task.status  # as it was before the message
             self._set_task(event.task)
+            if is_old:
+                return None
         elif kind == "status_update":
             self._ensure_task(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
                 event.status_update.status
@@ -151,6 +154,7 @@ class Exchange:
             known = self._pieces.get(update.artifact.artifact_id, []) if update.append else []
             self._pieces[update.artifact.artifact_id] = known
             known.append(update.artifact)
+            return None
         else:
             raise AgentError("it is neither a message nor a task")
         return None if self.is_open else self._finish()
