@@ -821,6 +821,10 @@ CUT_REPLIES: dict[str, tuple[Any, Any]] = {
     ),
     "choice": ("chat", {"message": {"tool_calls": [{"function": _FUNCTION}]}, "finish_reason": "length"}),
     "Ollama's own": ("chat", {"message": {"tool_calls": [{"function": _FUNCTION}]}, "done_reason": "length"}),
+    "failed completion": (
+        "chat",
+        {"choices": [{"message": {"tool_calls": [{"function": _FUNCTION}]}, "finish_reason": "overloaded_error"}]},
+    ),
     "message": (
         "anthropic",
         {"content": [{"type": "tool_use", "name": "ping", "input": {}}], "stop_reason": "max_tokens"},

@@ -499,7 +499,9 @@ def test_cut_whole_answer(line: Line, reason: str, streamed: bool) -> None:
 
 
 @STREAMED
-@pytest.mark.parametrize("reason", ["error", "NETWORK_ERROR", "insufficient_system_resource", "abort"])
+@pytest.mark.parametrize(
+    "reason", ["error", "NETWORK_ERROR", "overloaded_error", "insufficient_system_resource", "abort"]
+)
 def test_answer_that_ends_in_an_error(line: Line, reason: str, streamed: bool) -> None:
     """A26: a finish reason that says that the server failed is an error, and no call of the answer runs."""
     with pytest.raises(ModelError, match=rf"The server broke off its answer: {reason}"):

@@ -53,12 +53,12 @@ CUT_REASONS: Mapping[str, str] = {
     **dict.fromkeys(("recitation", "prohibited_content", "blocklist", "spii"), "content_filter"),
     **dict.fromkeys(("language", "escalation", "model_armor", "pup_limited_disabled"), "content_filter"),
 }
-# Finish reasons of a server that failed within its reply.
-FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource", "abort"})
+# Finish reasons of a server that failed within its reply, beside those that end in "error".
+FAILED_REASONS = frozenset({"insufficient_system_resource", "abort"})
 # Statuses of a response of OpenAI, or an interaction of Gemini, that is not complete.
 _UNFINISHED = ("incomplete", "in_progress", "queued", "requires_continuation", "budget_exceeded", "failed", "cancelled")
-# All with which providers say that a reply may be incomplete.
-_CUT = frozenset({*CUT_REASONS, *FAILED_REASONS, *_UNFINISHED})
+# All others with which providers say that a reply may be incomplete.
+_CUT = frozenset({*CUT_REASONS, *_UNFINISHED})
 CUT_TEXT = "Not run: the answer that held this call was cut off. Send it again, with shorter arguments or fewer calls."
 
 
@@ -312,7 +312,13 @@ def is_cut_off(reply: Any) -> bool:
     parts = (reply, *first, *list_items(reply, "output"))
     names = ("finish_reason", "finishReason", "stop_reason", "status", "done_reason")  # the last: Ollama
     reasons = (get_member(part, name) for part in parts for name in names)
-    return any(str(getattr(reason, "value", reason)).lower() in _CUT for reason in reasons)
+    texts = [str(getattr(reason, "value", reason)) for reason in reasons]
+    return any(has_failed(text) or text.lower() in _CUT for text in texts)
+
+
+def has_failed(reason: str) -> bool:
+    """Return whether a finish reason says that the server failed, such as a gateway's "overloaded_error"."""
+    return reason.lower().endswith("error") or reason.lower() in FAILED_REASONS
 
 
 def join_text(content: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from toolkit._dialects.base import CUT_REASONS, FAILED_REASONS, get_member
+from toolkit._dialects.base import CUT_REASONS, get_member, has_failed
 from toolkit._dialects.catalog import API
 from toolkit._dialects.chat import read_details, read_reasoning
 from toolkit._messages import ToolCall, replace_surrogates
@@ -105,7 +105,7 @@ class _CompletionBuilder(ResponseBuilder):
         model, usage = get_member(reply, "model"), get_member(reply, "usage")
         usage = get_member(choice, "usage") if usage is None else usage  # Moonshot's place for it in a stream
         reason = read_text(get_member(choice, "finish_reason"), "the finish reason")
-        if reason.lower() in FAILED_REASONS:
+        if has_failed(reason):
             raise ModelError(f"The server broke off its answer: {excerpt(get_member(choice, 'error') or reason)}")
         reason = CUT_REASONS.get(reason.lower(), reason)
         if self.finish_reason not in ("length", "content_filter"):  # a router may send another one after it
