@@ -292,6 +292,11 @@ def test_model_that_is_none() -> None:
         Runner(model=object())  # type: ignore[arg-type]
 
 
+def test_name() -> None:
+    """A program that has several runners can read their names."""
+    assert ["poet", ""] == [Runner(name="poet").name, Runner().name]
+
+
 def test_repr() -> None:
     """A runner shows what it has."""
     assert "<Runner of <Toolbox of 1: add>>" == repr(Runner([add], model=ScriptedModel([])))

@@ -490,6 +490,11 @@ class Runner(Controls):
         return render_runner(name, self.instructions, self.toolbox, self.limits)
 
     @property
+    def name(self) -> str:
+        """The name; empty without one."""
+        return self._factory.settings.name
+
+    @property
     def toolbox(self) -> Toolbox:
         """The tools."""
         return self._factory.toolbox
