@@ -269,6 +269,38 @@ def run_program(path: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+FORKS = """
+import os, signal, time
+from tests.apart import process
+from toolkit import Runner
+from toolkit.testing import ScriptedModel, call
+
+model = ScriptedModel([[call("process")] * 8, "Done."])
+handle = Runner([process], model=model).start("go")
+children = []
+try:
+    while handle.status == "running" and len(children) < 60:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.pause()
+        time.sleep(0.005)
+    print(handle.result(timeout=20))
+finally:
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forks_meanwhile() -> None:
+    """Processes that fork off while calls start theirs, as those of a pool, delay no call."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], env={**os.environ, "PYTHONPATH": "."}, capture_output=True
+    )
+
+    assert b"Done." == ended.stdout.strip(), ended.stderr
+
+
 SCRIPT = """
     from toolkit import Toolbox, tool
 

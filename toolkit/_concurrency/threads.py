@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 import time
@@ -24,6 +25,16 @@ from toolkit._concurrency.cancellation import Cancellation, on_cancel
 LONGEST_WAIT = 1.0
 # Seconds by which a wait of asyncio may end early: 0.016 on Windows before Python 3.13.
 TICK = time.get_clock_info("monotonic").resolution
+
+# Held while a call starts its process. A fork at that moment would inherit the pipes of that process, and whoever reads
+# them, as `Popen` itself does, would wait for the end of the fork.
+starting_process = threading.RLock()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(
+        before=starting_process.acquire,
+        after_in_parent=starting_process.release,
+        after_in_child=starting_process.release,
+    )
 
 Wait: TypeAlias = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 

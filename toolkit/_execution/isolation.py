@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 from toolkit._concurrency.cancellation import Cancellation, cancellation_error, on_cancel
-from toolkit._concurrency.threads import Outcome, capture_outcome, get_unless_cancelled, time_left
+from toolkit._concurrency.threads import Outcome, capture_outcome, get_unless_cancelled, starting_process, time_left
 from toolkit._context import ToolContext, discard
 from toolkit._tools.options import DEFAULT_SETTINGS
 from toolkit._tools.tool import Tool
@@ -293,13 +293,14 @@ class _Child:
     def __init__(self, request: bytes) -> None:
         self._request = request
         self._lock = threading.RLock()
-        self._process = subprocess.Popen(  # noqa: S603  this very Python
-            [sys.executable, "-c", BOOT.format(path=[place for place in sys.path if isinstance(place, str)])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, PREPARING: "1"},
-            start_new_session=True,  # its own children are in its process group, and Ctrl-C is not for it
-        )
+        with starting_process:
+            self._process = subprocess.Popen(  # noqa: S603  this very Python
+                [sys.executable, "-c", BOOT.format(path=[place for place in sys.path if isinstance(place, str)])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, PREPARING: "1"},
+                start_new_session=True,  # its own children are in its process group, and Ctrl-C is not for it
+            )
 
     def receive(self, emit: Callable[[str | None, Any], object]) -> _Reply | None:
         """Send the call, pass its updates on, and return its outcome; None if the process ends without one."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 from toolkit._concurrency.cancellation import CANCELLED, Cancellation, on_cancel
+from toolkit._concurrency.threads import starting_process
 from toolkit._guards.options import MAX_SECONDS
 from toolkit._guards.paths import Root
 from toolkit.builtin.shell.guard import CLEAN, GRACE, PERSISTENCE, Marked, end
@@ -137,7 +138,7 @@ def _start_guard(directory: int, mark: str) -> Iterator[_GuardProcess]:
     """Start a guard process for a `with` block, which ends it and all processes of its command."""
     control, guard_end = socket.socketpair()
     with control:
-        with guard_end:
+        with starting_process, guard_end:
             process = subprocess.Popen(  # noqa: S603  this very Python
                 [sys.executable, "-I", "-S", "-c", GUARD_COMMAND.format(directory=str(Path(__file__).parent))],
                 stdin=guard_end.fileno(),
