@@ -428,6 +428,17 @@ class ToolResult(NamedTuple):
         return _new(cls, (None, text, text, error.kind, None, exception or error) + _OTHERS)  # noqa: RUF005  as below
 
 
+if not TYPE_CHECKING:  # in the class, mypy takes it for a field
+    ToolResult.__getattr__ = explain_missing(
+        make_hints(
+            ("content data output result structured_content", "result.text, or result.value"),
+            ("error_message message", "result.error"),
+            ("ok success", "not result.is_error"),
+            ("isError", "result.is_error"),
+            ("artifact metadata", "result.details"),
+        )
+    )
+
 _new = tuple.__new__  # the constructor takes twice the time, and unpacking the other fields takes longer, too
 _OTHERS = ToolResult()[6:]  # the fields of a result after its exception
 

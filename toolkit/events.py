@@ -95,11 +95,22 @@ class TurnStarted:
     messages: tuple[Message, ...] = field(default=(), compare=False, repr=False)
 
 
+# Attributes of an event of a call, by the names that other libraries use.
+_CALL_HINTS = make_hints(
+    ("name tool tool_name", "event.call.name"),
+    ("call_id id tool_call_id", "event.call.id"),
+    ("args arguments input", "event.call.arguments"),
+)
+
+
 @dataclass(frozen=True)
 class TextDelta:
     """A piece of the model's text."""
 
     text: str
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(make_hints(("content data delta", "event.text")))
 
 
 @dataclass(frozen=True)
@@ -165,6 +176,9 @@ class ToolCallStarted:
     title: str = ""
     source: str = ""
 
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(_CALL_HINTS)
+
     @property
     def name(self) -> str:
         """Name of the tool, as the model wrote it."""
@@ -188,6 +202,9 @@ class ToolCallUpdated:
     call: ToolCall
     text: str = ""
     partial: ToolResult | None = None
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(_CALL_HINTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +277,7 @@ class PendingApproval:
                 ("name tool tool_name", "pending.call.name"),
                 ("call_id id tool_call_id", "pending.call.id"),
                 ("args input", "pending.arguments"),
+                ("approve reject", "runner.resume(state, {pending.call.id: True})"),
             )
         )
 
@@ -304,7 +322,9 @@ class ToolCallFinished:
                 **{name: f"call.result.{name}" for name in ("text", "value", "error", "is_error", "kind", "details")},
                 **dict.fromkeys(("content", "output"), "call.result.text, or call.result.value"),
                 **dict.fromkeys(("args", "input", "kwargs", "params"), "call.arguments"),
-                "id": "call.call.id",
+                **dict.fromkeys(("tool", "tool_name"), "call.name"),
+                **dict.fromkeys(("call_id", "id", "tool_call_id"), "call.call.id"),
+                **dict.fromkeys(("duration", "elapsed"), "call.seconds"),
             }
         )
 

@@ -20,8 +20,9 @@ START = '''
 from dataclasses import dataclass
 from pathlib import Path
 import asyncio
-from toolkit import Image, Limits, Runner, RunState, SQLiteSession, Toolbox, ToolContext, tool
-from toolkit.approvers import Console, defer
+from toolkit import ApprovalRequest, Image, Limits, Runner, RunState, SQLiteSession, Toolbox, ToolContext, tool
+from toolkit.approvers import ApprovalQueue, Console, defer
+from toolkit.events import TextDelta, ToolCallStarted
 from toolkit.testing import ScriptedModel, call
 
 def add(a: int, b: int) -> int:
@@ -151,6 +152,21 @@ TURNS: dict[str, tuple[str, str]] = {
     "content of a message": ('runner.run("Hi").messages[0].content', r"UserMessage has .*: write message\.text\."),
     "role of a message": ('runner.run("Hi").messages[0].role', r"write isinstance\(message, UserMessage\)"),
     "arguments of a call": ('call("add", a=1).args', r"ToolCall has .*: write json\.loads\(call\.arguments\)\."),
+    "decision on a state": (
+        'Runner([add], model=ScriptedModel([call("add", a=1, b=2)]), approve=defer).run("Hi").state.approve("x")',
+        r"RunState has no attribute 'approve': write runner\.resume\(state, ",
+    ),
+    "decision on a result": ('runner.run("Hi").resume(True)', r"write runner\.resume\(result\.state, "),
+    "content of a result": ('tool(add).invoke({"a": 1, "b": 2}).content', r"write result\.text, or result\.value\."),
+    "success of a result": ("tool(add).invoke({}).ok", r"write not result\.is_error\."),
+    "effect of a tool": ("tool(add).effect", r"write tool\.settings\.effect"),
+    "effect of a request": (
+        "ApprovalRequest(tool(add), {}, ToolContext(deps=None)).effect",
+        r"write request\.tool\.settings",
+    ),
+    "piece of a text": ('TextDelta("Hi").delta', r"write event\.text\."),
+    "tool of an event": ('ToolCallStarted(call("add")).tool_name', r"write event\.call\.name\."),
+    "verdict in a queue": ('ApprovalQueue().approve("x")', r"write queue\.answer\(call_id, True\)\."),
     "unknown dialect": ('Toolbox([add]).schemas("claude")', "is not one of 'chat'"),
     "no state": ('RunState.from_json("{")', "This is not the state of a run"),
     "answer of another type": ('runner.run("Hi", output_type=int)', "no answer of its output_type"),

@@ -12,10 +12,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit._context import ToolContext, discard
 from toolkit._messages import ToolCall
+from toolkit._options import explain_missing, make_hints
 from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference
 from toolkit._schema.json_text import escape_confusable, load_json, make_digest, to_json_text
 from toolkit._tools.handlers import Handler
@@ -72,6 +73,17 @@ class ApprovalRequest:
     foreign: tuple[str, ...] = field(default=(), compare=False)
     required: bool = field(default=False, compare=False)
     emit: Callable[[ApprovalNeeded], object] = field(default=discard, compare=False, repr=False)
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("tool_name", "request.name"),
+                ("args input params", "request.arguments"),
+                ("effect", "request.tool.settings.effect"),
+                ("call_id id tool_call_id", "request.call.id"),
+                ("deps run_id", "request.context.deps, request.context.run_id"),
+            )
+        )
 
     def __post_init__(self) -> None:
         if not self.call.name:

@@ -126,7 +126,12 @@ class RunResult(Generic[T]):
         Path(path).write_text(render(self, "page.render_page"), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
+        __getattr__ = explain_missing(
+            {
+                **{name: f"result.{ours}" for name, ours in OTHER_NAMES.items()},
+                **dict.fromkeys(("approve", "reject", "resume"), "runner.resume(result.state, {call_id: True})"),
+            }
+        )
 
     @property
     def is_paused(self) -> bool:

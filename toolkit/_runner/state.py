@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic_core import ValidationError
 
@@ -22,6 +22,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
+from toolkit._options import explain_missing, make_hints
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError
 from toolkit.events import FinishReason, PendingApproval, ToolCallFinished
@@ -86,6 +87,16 @@ class RunState(FrozenValue):
     is_last_turn: bool = False
     empty_responses: int = 0
     output_retries: int = 0
+
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("approve reject resume", "runner.resume(state, {pending.call.id: True for pending in state.pending})"),
+                ("get_interruptions interruptions", "state.pending"),
+                ("id", "state.run_id"),
+                ("dump dumps model_dump_json to_string", "state.to_json()"),
+            )
+        )
 
     def __repr__(self) -> str:
         counts = f"messages: {len(self.messages)}, turns: {self.turns}, pending: {len(self.pending)}"

@@ -413,7 +413,8 @@ class Tool(Generic[P, R]):
                 ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
                 ("parameters_schema", "tool.parameters"),
                 ("display_name label", "tool.title"),
-                ("fn func implementation original_function", "inspect.unwrap(tool)"),
+                ("effect retries timeout", "tool.settings.effect, tool.settings.timeout and so on"),
+                ("fn func function implementation original_function", "inspect.unwrap(tool)"),
                 ("rename renamed", "tool.with_name(name)"),
                 ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
             )
