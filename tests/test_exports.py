@@ -203,6 +203,9 @@ def test_star(package: ModuleType) -> None:
         ("toolkit", "MCP", "toolkit.sources.mcp"),
         ("toolkit.sources", "MCP", "toolkit.sources.mcp"),
         ("toolkit.testing", "Runner", "toolkit"),
+        ("toolkit.models", "OpenAIModel", "toolkit"),
+        ("toolkit.events", "RunResult", "toolkit"),
+        ("toolkit.errors", "Console", "toolkit.approvers"),
     ],
 )
 def test_name_of_another_module(package: str, name: str, home: str) -> None:
@@ -220,6 +223,8 @@ def test_name_of_another_library() -> None:
             exec(f"from toolkit import {name}")  # noqa: S102
 
         exec(str(found.value).partition("write ")[2].rstrip("."))  # noqa: S102
+    with pytest.raises(ImportError, match="ModelRetry is called ToolError here"):
+        exec("from toolkit.errors import ModelRetry")  # noqa: S102
 
 
 def test_unknown_name() -> None:

@@ -12,7 +12,7 @@ NO_EXTRAS: Mapping[str, str] = MappingProxyType({})
 OTHER_NAMES = MappingProxyType(
     {
         **dict.fromkeys(("Agent", "ToolCallingAgent", "create_agent", "create_react_agent"), "Runner"),
-        "FunctionTool": "Tool",
+        **dict.fromkeys(("BaseTool", "FunctionTool"), "Tool"),
         **dict.fromkeys(("FunctionToolset", "ToolRegistry", "Toolset"), "Toolbox"),
         **dict.fromkeys(("StructuredTool", "beta_tool", "function_tool"), "tool"),
         **dict.fromkeys(("Context", "RunContext", "RunContextWrapper", "ToolRuntime"), "ToolContext"),
@@ -21,7 +21,10 @@ OTHER_NAMES = MappingProxyType(
         **dict.fromkeys(("ContentToolResult", "ToolOutput", "ToolReturn"), "ToolResult"),
         **dict.fromkeys(("BinaryContent", "BinaryImage", "ToolOutputImage"), "Image"),
         **dict.fromkeys(("MaxTurnsExceeded", "UsageLimitExceeded"), "LimitError"),
-        "ModelHTTPError": "ModelError",
+        **dict.fromkeys(("APIError", "ModelHTTPError", "RateLimitError"), "ModelError"),
+        **dict.fromkeys(("FunctionToolCallEvent", "ToolStarted"), "ToolCallStarted"),
+        **dict.fromkeys(("FunctionToolResultEvent", "ToolFinished"), "ToolCallFinished"),
+        **dict.fromkeys(("ResponseTextDeltaEvent", "TextPartDelta"), "TextDelta"),
         "InvalidArgs": "InvalidArguments",
         **dict.fromkeys(("AgentResult", "AgentRunResult"), "RunResult"),
         "Conversation": "Session",
@@ -29,10 +32,10 @@ OTHER_NAMES = MappingProxyType(
         "UsageLimits": "Limits",
         "AIMessage": "ModelResponse",
         "HumanMessage": "UserMessage",
-        **dict.fromkeys(("FakeListChatModel", "FunctionModel", "TestModel"), "ScriptedModel"),
+        **dict.fromkeys(("FakeListChatModel", "FakeModel", "FunctionModel", "MockModel", "TestModel"), "ScriptedModel"),
         "FastMCP": "make_server",
         **dict.fromkeys(("MCPClient", "MCPServerStdio", "MCPServerStreamableHttp", "MCPToolset"), "MCP"),
-        **dict.fromkeys(("MCPServerHTTP", "MultiServerMCPClient"), "MCP"),
+        **dict.fromkeys(("MCPServer", "MCPServerHTTP", "MultiServerMCPClient"), "MCP"),
         **dict.fromkeys(("CodeAgent", "ProgrammaticToolCallingTool", "PythonInterpreterTool"), "code_tool"),
         "ToolSearchTool": "ToolSearch",
         "VisitWebpageTool": "http_tool",
@@ -99,10 +102,11 @@ def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
 
 def _find_home(name: str, module: str) -> str:
     """Return the public module that has a name; "" if there is none, or if the name is a submodule of `module`."""
-    from importlib.util import find_spec  # needed only for errors
+    import sys  # these are needed only for errors
+    from importlib.util import find_spec
     from pathlib import Path
 
-    if find_spec(f"{module}.{name}"):
+    if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}"):
         return ""
     root = Path(__file__).parent
     for file in sorted(root.rglob("*.py"), key=lambda file: (len(file.parts), file)):

@@ -34,9 +34,11 @@ A paused run raises nothing.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self, override
+
+from toolkit._lazy import lazy_names
 
 __all__ = [
     "ApprovalError",
@@ -257,3 +259,7 @@ class RunExistsError(RunError):
 
 class RunUnreachableError(RunError):
     """No worker of a durable run answers, or no server; the run is not lost."""
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
+    __getattr__, *_ = lazy_names(globals(), {})  # other names are explained

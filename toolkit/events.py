@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolkit._lazy import render
+from toolkit._lazy import lazy_names, render
 from toolkit._messages import (
     Effect,
     File,
@@ -560,3 +560,7 @@ _FIELDS: Mapping[type[Any], Callable[[Any], dict[str, Any]]] = {
         "usage": _usage_fields(event.usage),
     },
 }
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
+    __getattr__, *_ = lazy_names(globals(), {})  # other names are explained

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from toolkit._lazy import lazy_names
 from toolkit._messages import Message, ModelRequest, ModelResponse, SystemMessage, ToolCall, ToolMessage, UserMessage
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 
@@ -90,3 +91,7 @@ class Model(Protocol):
             ModelError: There is no answer, or it cannot be used or was cut off.
         """
         ...
+
+
+if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
+    __getattr__, *_ = lazy_names(globals(), {})  # other names are explained
