@@ -194,14 +194,15 @@ def hide_frames(function: F, known: Sequence[str] | None = None, hints: Mapping[
     With `known`, the names of its parameters, unknown keyword arguments are refused by `refuse_unknown_options`.
     """
     names = None if known is None else frozenset(known)
-    owner = function.__qualname__.removesuffix(".__init__")
+    owner = function.__qualname__
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         __tracebackhide__ = True  # IPython and pytest leave out this frame, too
         try:
             if names is not None and not names.issuperset(options):
-                refuse_unknown_options(owner, options, known or (), hints)
+                name = type(args[0]).__name__ if owner.endswith(".__init__") else owner
+                refuse_unknown_options(name, options, known or (), hints)
             return function(*args, **options)
         except BaseException as error:
             shorten_traceback(error)

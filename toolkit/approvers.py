@@ -368,7 +368,7 @@ def _allow(
     return True if is_same or _is_named(request, names) else otherwise(request)
 
 
-@check_options
+@partial(check_options, hints=make_hints(("tool_names tools", "Write names=[...], the names of tools.")))
 def ask_when(
     approver: Approver,
     *,

@@ -259,7 +259,7 @@ def test_every_limit_is_checked(name: str) -> None:
         ({"max_calls_per_turn": 1.5}, "max_calls_per_turn=1.5 must be a whole number, 0 or more"),
         ({"max_calls_per_tool": {"add": -1}}, "add=-1 must be a whole number, 0 or more"),
         ({"max_calls_per_tool": None}, "max_calls_per_tool=None must map names"),
-        ({"max_cost": 1}, "max_cost= needs prices="),
+        ({"max_cost": 1}, r"max_cost= needs prices: Limits\(max_cost="),
         ({"max_cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) must be Prices"),
         ({"max_cost": float("nan"), "prices": Prices(input=1, output=1)}, "max_cost=nan must be a number above 0"),
         ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),

@@ -28,7 +28,7 @@ _RUNNER = make_hints(
     ),
     ("mcp_servers", "A server is one of the tools: Runner([MCP(...)]), from toolkit.sources.mcp import MCP."),
     (
-        "handoffs managed_agents",
+        "agents handoffs managed_agents sub_agents subagents",
         "A runner is a tool of another one: Runner([other]), or other.as_tool(..., handoff=True).",
     ),
     ("llm model_name", "Write Runner(..., model=...)."),
@@ -39,6 +39,7 @@ _RUNNER = make_hints(
     ),
     ("max_tool_calls tool_call_limit", "Write Runner(..., limits=Limits(max_calls=...))."),
     ("usage_limits", "Write Runner(..., limits=Limits(...))."),
+    ("max_calls max_cost max_seconds on_limit prices", "Limits has it: Runner(..., limits=Limits(...))."),
     ("output_retries", "Write Runner(..., limits=Limits(max_output_retries=...))."),
     (
         "retries retry tool_retries",
@@ -48,10 +49,10 @@ _RUNNER = make_hints(
     ("tool_timeout", "Write @tool(timeout=...), or Toolbox([...], defaults={'timeout': ...})."),
     ("debug echo stream streaming verbose verbosity_level", "runner.stream(prompt) gives the events of a run."),
     (
-        "callback_handler callbacks event_stream_handler step_callbacks",
+        "callback_handler callbacks event_stream_handler on_event step_callbacks",
         "runner.stream(prompt) gives the events of a run, and on_event of a hook gets them.",
     ),
-    ("instrument tracing", "Write Runner(..., middleware=[Telemetry()]), of toolkit.middleware."),
+    ("instrument telemetry tracing", "Write Runner(..., middleware=[Telemetry()]), of toolkit.middleware."),
     (
         "context_schema deps_type state_schema",
         "Annotate a parameter of a tool: context: ToolContext[Deps], and pass deps= to a run.",
@@ -92,6 +93,7 @@ _RUNNER = make_hints(
         "Write Runner([code_tool([...])]), from toolkit.builtin import code_tool.",
     ),
     ("cache", "Write Runner(..., middleware=[cache(...)]), of toolkit.middleware."),
+    ("audit redact", "It is a middleware: Runner(..., middleware=[audit(...), redact(...)]), of toolkit.middleware."),
     ("model_settings options settings", "Write Runner(..., request_options={...})."),
     ("run_config", "Its settings are options of the Runner, such as Runner(..., hooks=[...])."),
     ("tool_error_formatter", "Write Runner(..., format_error=...)."),
@@ -133,7 +135,7 @@ RUN_HINTS = make_hints(
     ("input message query task user_prompt", "The prompt is the first argument; that of as_tool() has the name arg=."),
     ("attachments files images", "They are parts of the prompt: runner.run([text, image, path])."),
     ("deferred_tool_results resume", "Write runner.resume(result.state, {call_id: True})."),
-    ("stream_mode version", "runner.stream(prompt) gives the events of a run."),
+    ("on_event stream_mode version", "runner.stream(prompt) gives the events of a run."),
     ("usage", "Leave it out: a run inside a tool counts in the outer run."),
     ("validation_context", "Define the validator of output_type= where you know the values that it needs."),
     ("cancel_signal cancellation_token controller", "Write handle = runner.start(prompt), and handle.cancel()."),

@@ -168,7 +168,7 @@ class Limits:
 
     def _check_prices(self) -> None:
         if self.prices is None and self.max_cost is not None:
-            raise ValueError("max_cost= needs prices=Prices(input=..., output=...), per million tokens.")
+            raise ValueError("max_cost= needs prices: Limits(max_cost=..., prices=Prices(input=..., output=...)).")
         if self.prices is not None and not isinstance(self.prices, Prices):
             raise ValueError(f"prices={self.prices!r:.100} must be Prices(input=..., output=...), per million tokens.")
 

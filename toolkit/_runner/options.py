@@ -18,7 +18,7 @@ from toolkit._execution.ledger import Ledger
 from toolkit._execution.parallel import MAX_PARALLEL, Batched, Order
 from toolkit._execution.truncation import MAX_RESULT
 from toolkit._messages import Message, ToolResult
-from toolkit._options import find_misfit, is_number, is_whole
+from toolkit._options import find_misfit, is_number, is_whole, make_hints
 from toolkit._runner.control import QueueMode
 from toolkit._runner.hints import RUN_HINTS, RUNNER_HINTS
 from toolkit._runner.hooks import Hooks
@@ -134,6 +134,14 @@ ALL_RUN_HINTS: Mapping[str, str] = {
         for name in ("model", "instructions", *RunnerOptions.__annotations__)
     },
     **RUN_HINTS,
+}
+MAP_HINTS: Mapping[str, str] = {
+    **ALL_RUN_HINTS,
+    **make_hints(
+        ("concurrency max_concurrency max_threads max_workers n_jobs workers", "Write max_parallel=..."),
+        ("return_exceptions", "Leave it out: the exception of a run that failed is in the list."),
+        ("path resume", "Write save='answers.jsonl'."),
+    ),
 }
 
 

@@ -21,6 +21,7 @@ from toolkit._runner.options import (
     ALL_RUN_HINTS,
     DEFAULTS,
     MAP_DEFAULTS,
+    MAP_HINTS,
     NO_DECISIONS,
     RUN_DEFAULTS,
     Decisions,
@@ -249,7 +250,7 @@ class Runner(Controls):
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
-    @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, MAP_HINTS)
     def map(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:
@@ -291,7 +292,7 @@ class Runner(Controls):
     async def amap(
         self, prompts: Iterable[Prompt], *, output_type: Any, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]: ...
-    @spell_options(MapOptions, MAP_DEFAULTS, ALL_RUN_HINTS)
+    @spell_options(MapOptions, MAP_DEFAULTS, MAP_HINTS)
     async def amap(
         self, prompts: Iterable[Prompt], *, output_type: Any = str, **given: Unpack[MapOptions]
     ) -> list[RunResult[Any] | Exception]:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from copy import copy
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,7 +20,7 @@ from toolkit._dialects.base import RunDialect, get_member
 from toolkit._dialects.catalog import API, APIS, RunDialectName
 from toolkit._dialects.tool_choice import applies_to_turn, resolve_choice
 from toolkit._messages import ModelRequest, ModelResponse, ToolCall, Usage, replace_surrogates
-from toolkit._options import check_options, is_whole
+from toolkit._options import check_options, is_whole, make_hints
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
@@ -74,6 +75,13 @@ class ResponseBuilder(ABC):
         """Return the items that the server expects back unchanged."""
 
 
+HINTS = make_hints(
+    ("model model_name", "The model's name is the second argument."),
+    ("api_key base_url http_client max_retries timeout", "Set it on the client: OpenAI(...)."),
+    ("max_tokens reasoning reasoning_effort request_options temperature", "Write options={...}, keys of the request."),
+)
+
+
 class ServerModel:
     """A model behind a server, used through a client of the openai package.
 
@@ -100,7 +108,7 @@ class ServerModel:
     # Keys of a streamed request's body that options may replace.
     streaming: ClassVar[Mapping[str, Any]] = {}
 
-    @check_options
+    @partial(check_options, hints=HINTS)
     def __init__(
         self,
         client: openai.OpenAI | openai.AsyncOpenAI | Any,

@@ -415,6 +415,7 @@ HINTS = make_hints(
         "args command params transport type url",
         "The command or the URL is the first argument: MCP('uvx server'), MCP('http://localhost:8000/mcp').",
     ),
+    ("api_key token", "Write headers={'Authorization': 'Bearer ...'}, or auth=..."),
     ("require_approval", "Write approve=True."),
     ("elicitation_callback elicitation_handler", "Write elicit=..."),
     ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
