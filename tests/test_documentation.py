@@ -112,14 +112,16 @@ def test_defaults_in_the_reference() -> None:
 
 
 def test_program_for_language_models(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The program in llms.txt runs."""
+    """The programs in llms.txt run."""
     answers = [reply.calls(("find_book", {"title": "Dune"})), reply.text("At F1."), reply.text("At A3.")]
     with FakeServer(answers) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        exec(blocks(ROOT / "docs" / "llms.txt")[0], {})
-
+        first, second = blocks(ROOT / "docs" / "llms.txt")
+        exec(first, {})
     assert capsys.readouterr().out.startswith("At F1. (ToolCallFinished(")
     assert 3 == len(server.requests)
+    exec(second, {})
+    assert capsys.readouterr().out.endswith("Ann has got 5 euros None\nPaid.\n")
 
 
 def test_reference_has_every_public_name() -> None:
