@@ -95,6 +95,7 @@ OPTIONS: Mapping[str, str] = {
 OTHER_OPTIONS: Mapping[str, str] = {
     "--local": "Write -m embedded.",
     "--port": "Write --http PORT.",
+    "--stdio": "Leave it out: without --http, standard input and output are used.",
     "--yes": "Leave it out: only the call of a tool that requires approval has it.",
 }
 CHAT_TAKES_NO_PROMPT = "Type it into the chat, or write: toolkit run FILE PROMPT."
@@ -123,7 +124,8 @@ def _find_hint(ctx: Any, error: Exception) -> str:
     """Return a hint for an unknown option or an extra argument, or ""."""
     command = ctx.info_name
     if option := getattr(error, "option_name", ""):
-        if " call " in command and not getattr(error, "possibilities", ()):  # the options are the tool's parameters
+        is_of_tool = " call " in command and option != "--yes"  # the options are the tool's parameters
+        if is_of_tool and not getattr(error, "possibilities", ()):
             return f"Available: {', '.join(each.opts[0] for each in ctx.command.params) or 'none'}."
         return (OPTIONS if command in ("run", "chat") else OTHER_OPTIONS).get(option, "")
     if "unexpected extra argument" not in str(error):
