@@ -26,6 +26,7 @@ T = TypeVar("T", default=str)
 OTHER_NAMES: Mapping[str, str] = make_hints(
     ("answer content data final_output final_output_as get_output output_text parsed", "output"),
     ("response structured_output text value", "output"),
+    ("lower split splitlines startswith strip upper", "output"),
     ("all_messages history to_input_list", "messages"),
     ("new_items new_messages", "messages, the earlier ones included"),
     ("interruptions interrupts", "pending"),
