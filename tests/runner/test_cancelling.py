@@ -32,6 +32,7 @@ from toolkit import (
     tool,
 )
 from toolkit.events import (
+    ApprovalNeeded,
     Event,
     RunFinished,
     TextDelta,
@@ -39,6 +40,7 @@ from toolkit.events import (
     ToolCallFinished,
     ToolCallStarted,
     ToolCallUpdated,
+    TurnFinished,
 )
 from toolkit.models import Message, ModelRequest, ModelResponse, ToolMessage
 from toolkit.testing import Reply, ScriptedModel, call, reply
@@ -849,6 +851,45 @@ def test_started_and_waiting_calls(end: str, go: Callable[[Runner], RunResult]) 
     bare = [answer for answer in answers if answer in ("Cancelled", "Timed out.")]
     assert len(bare) + len(entered) <= 2  # a cancelled call frees its place
     assert end in ("halt", "fatal") or [HAD_LATE if end == "limit" else HAD_STARTED] == answers[1:]
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["cancel", "leave"])
+@pytest.mark.parametrize("moment", [TurnFinished, ToolCallStarted, ApprovalNeeded, ToolCallFinished])
+def test_calls_that_have_no_result(moment: type[Event], leaves: bool) -> None:
+    """Wherever a run is cancelled, its calls are those of its messages; a stream that is read on has their ends."""
+
+    @tool
+    def pay(n: int) -> str:
+        """Pay."""
+        return "paid"
+
+    model = ScriptedModel([[call("pay", n=1), call("pay", n=2)], "never"])
+    events = list[Event]()
+    runner = Runner([pay], model=model, approve=lambda asked: asked.arguments["n"] == 1 or Decision.defer())
+    with runner.stream("go") as stream:
+        for event in stream:
+            events.append(event)
+            if leaves and type(event) is moment:
+                break
+            if type(event) is moment:
+                stream.cancel()
+    result = stream.result
+    answers = {message.call_id: message.text for message in result.messages if isinstance(message, ToolMessage)}
+
+    assert answers == {end.call.id: end.result.text for end in result.calls}
+    assert leaves or {*answers} == {event.call.id for event in events if isinstance(event, ToolCallFinished)}
+    assert leaves or {*answers} == {event.call.id for event in events if isinstance(event, ToolCallStarted)}
+
+
+@WAYS
+def test_waiting_call_of_a_stopped_run(go: Callable[[Runner], RunResult]) -> None:
+    """A call that waits for approval when an approver stops the run is among the calls, with its result."""
+    decisions = iter([Decision.defer(), Decision.stop("enough")])
+    model = ScriptedModel([[call("look", n=1), call("look", n=2)], "never"])
+    result = go(Runner([look], model=model, approve=lambda _: next(decisions), order="sequential"))
+    answers = [message.text for message in result.messages if isinstance(message, ToolMessage)]
+
+    assert (2, answers) == (len(answers), [end.result.text for end in result.calls])
 
 
 class Halting:

@@ -122,7 +122,7 @@ class Conversation:
     Attributes:
         limit: Name of the limit that was reached; empty when none was.
         refusals: Results of the calls of the last response that do not run, because it was truncated, was the last one,
-            or had too many calls.
+            or had too many calls, or because the conversation was ended.
     """
 
     def __init__(self, state: RunState, limits: Limits | None = None, parent: Conversation | None = None) -> None:
@@ -168,6 +168,11 @@ class Conversation:
     def history(self) -> tuple[Message, ...]:
         """All messages, and the results that have not been added to them."""
         return (*self._messages, *self._state.results)
+
+    @property
+    def has_open_calls(self) -> bool:
+        """True if the next step is to run calls."""
+        return self._state.phase == "calling"
 
     @property
     def cost(self) -> float | None:
@@ -459,8 +464,10 @@ class Conversation:
     def end(self, reason: FinishReason, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
         """End the run, whatever its phase; `text` is the result of the calls that have none."""
         if self._state.phase in ("calling", "paused"):
-            refused = [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
-            self._close_calls((*self._state.results, *refused))
+            self.refusals = tuple(
+                [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
+            )
+            self._close_calls((*self._state.results, *self.refusals))
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
 
     def halt(self, answer: str) -> None:

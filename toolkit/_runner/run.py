@@ -70,6 +70,7 @@ class Run(Generic[T]):
         handoff: A response that no model wrote: its call hands the user's message to the sub-agent that has the
             conversation.
         responses: The responses of the model so far.
+        closed: Calls that waited for approval when the run was ended.
         result: None until the run has ended.
     """
 
@@ -86,6 +87,7 @@ class Run(Generic[T]):
     create_undoer: Callable[[Backend], Undoer] | None = None
     handoff: ModelResponse | None = None
     responses: list[TurnFinished] = field(default_factory=list)
+    closed: list[ToolCallFinished] = field(default_factory=list)
     result: RunResult[T] | None = None
     _model: str | None = None
     _abandoned: Sized = ()
@@ -145,7 +147,7 @@ class Run(Generic[T]):
                 yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.settings.name, address=address)
                 try:
                     while self.result is None:
-                        if self.cancellation:
+                        if self.cancellation and not conversation.has_open_calls:  # these are skipped
                             conversation.end("cancelled")
                         if queue.has_steering:
                             for message in conversation.read_messages(queue):
@@ -162,7 +164,7 @@ class Run(Generic[T]):
                 except Halt as halt:
                     conversation.halt(str(halt))
                     self._set_result(str(halt), "halted")
-                ends = [*self.tool_caller.drop_early()]
+                ends = [*self.tool_caller.drop_early(), *self.closed]
                 result = await self._save(backend)
                 for end in ends:
                     yield end
@@ -355,11 +357,16 @@ class Run(Generic[T]):
         """Set the result; its output is None if there is only text and the output type is another one."""
         is_text = isinstance(output, str) and reason in UNTYPED_REASONS
         state = self.conversation.state
-        calls = [call.id for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
+        calls = [call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
+        refused = {message.call_id: message.text for message in self.conversation.refusals}
+        for call in calls:
+            if call.id in refused and call.id not in self.calls:
+                self.calls[call.id] = self.tool_caller.make_end(call, make_refusal(refused[call.id]))
+                self.closed.append(self.calls[call.id])
         self.result = RunResult(
             output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,
-            calls=tuple([self.calls[call_id] for call_id in calls if call_id in self.calls]),
+            calls=tuple([self.calls[call.id] for call in calls if call.id in self.calls]),
             usage=state.usage,
             cost=self.conversation.cost,
             responses=tuple(self.responses),
