@@ -718,6 +718,23 @@ def test_what_interrupted_calls_return(end: Callable[[Interrupted], RunResult], 
     assert answers == {end.call.name: end.result.text for end in result.calls}
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@WAYS
+def test_sync_tool_that_ends_at_once(count: int, go: Callable[[Runner], RunResult]) -> None:
+    """What a sync tool returns just after the cancellation is its result, in an event loop, too."""
+
+    @tool
+    def stop() -> str:
+        """Stop the run."""
+        runner.cancel()
+        return "stopped"
+
+    calls = [call("stop"), *[call("look", n=n) for n in range(count - 1)]]
+    runner = Runner([stop, look], model=ScriptedModel([calls, "never"]))
+
+    assert "stopped" == go(runner).calls[0].result.text
+
+
 def test_cancelled_run_leaves_its_task_alone() -> None:
     """A run that is cancelled by `cancel` does not cancel the task in which it runs."""
 

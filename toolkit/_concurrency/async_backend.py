@@ -26,6 +26,7 @@ from toolkit._concurrency.tasks import (
     wait_until_done,
 )
 from toolkit._concurrency.threads import (
+    MOMENT,
     AbandonedJobs,
     Job,
     Outcome,
@@ -149,7 +150,7 @@ class AsyncBackend:
         self._start_soon(job, loop)
         outcome = None
         try:
-            outcome = await wait_for(future, cancellation)
+            outcome = await wait_for(future, cancellation, patience=MOMENT)
         finally:
             if outcome is None:
                 self.abandoned.abandon(job)

@@ -14,6 +14,7 @@ from toolkit._concurrency.cancellation import Cancellation, cancellation_error, 
 from toolkit._concurrency.event_loop import LoopWaits, end_waits, loop_waits, private_loop
 from toolkit._concurrency.tasks import GRACE, PATIENCE, capture, run_in_task
 from toolkit._concurrency.threads import (
+    MOMENT,
     AbandonedJobs,
     Job,
     Outcome,
@@ -25,9 +26,6 @@ from toolkit._concurrency.threads import (
 )
 
 T = TypeVar("T")
-
-# Seconds for a cancelled job to end by itself, where its thread waits for nothing.
-MOMENT = 0.05
 
 
 class SyncBackend:

@@ -174,13 +174,17 @@ async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | 
 
 
 async def wait_for(
-    waiter: asyncio.Future[T], cancellation: Cancellation | None = None, seconds: float | None = None
+    waiter: asyncio.Future[T],
+    cancellation: Cancellation | None = None,
+    seconds: float | None = None,
+    *,
+    patience: float = 0.0,
 ) -> T | None:
-    """Wait for a future's value; None when the time is up or the wait is cancelled."""
+    """Wait for a future's value; None when the time is up, or `patience` seconds after the wait is cancelled."""
     loop, left = waiter.get_loop(), time_left(cancellation, seconds)
     timer = loop.call_later(left, set_result, waiter, None) if left is not None else None
     try:
-        with on_cancel(cancellation, partial(call_soon, loop, set_result, waiter, None)):
+        with on_cancel(cancellation, partial(call_soon, loop, loop.call_later, patience, set_result, waiter, None)):
             return await waiter
     finally:
         if timer:

@@ -23,6 +23,8 @@ from toolkit._concurrency.cancellation import Cancellation, on_cancel
 # Seconds after which a waiting thread looks for signals: one that came just before the wait did not wake it, and on
 # Windows none does.
 LONGEST_WAIT = 1.0
+# Seconds for a cancelled job to end by itself, where its thread waits for nothing.
+MOMENT = 0.05
 # Seconds by which a wait of asyncio may end early: 0.016 on Windows before Python 3.13.
 TICK = time.get_clock_info("monotonic").resolution
 
