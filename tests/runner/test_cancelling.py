@@ -718,6 +718,26 @@ def test_what_interrupted_calls_return(end: Callable[[Interrupted], RunResult], 
     assert answers == {end.call.name: end.result.text for end in result.calls}
 
 
+@WAYS
+def test_cancelled_call_as_it_ran(go: Callable[[Runner], RunResult]) -> None:
+    """A cancelled call that an approver has changed says what ran, with the title of its tool."""
+    started = threading.Event()
+
+    @tool(title="Pay a bill")
+    async def pay(amount: int) -> None:
+        """Pay."""
+        started.set()
+        await asyncio.sleep(60)
+
+    model = ScriptedModel([call("pay", amount=70), "never"])
+    runner = Runner([pay], model=model, approve=lambda _: Decision.modify({"amount": 50}))
+    later(runner, started)
+    end = go(runner).calls[0]
+
+    assert end.ran is not None
+    assert ('{"amount":50}', "Pay a bill", HAD_STARTED) == (end.ran.arguments, end.title, end.result.text)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 @WAYS
 def test_sync_tool_that_ends_at_once(count: int, go: Callable[[Runner], RunResult]) -> None:

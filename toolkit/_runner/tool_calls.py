@@ -378,9 +378,9 @@ class TurnCalls:
         """Record an event, and return the events to report; none for a call that needs one that waits for approval."""
         if not isinstance(event, ToolCallFinished):
             return (event,)
-        result = self._caller.results.get(event.call.id, event.result)
-        if result is not event.result:  # the call was abandoned, and has ended after all
-            event = replace(event, result=result)
+        result = self._caller.results.get(event.call.id)
+        if result is not event.result:  # the call was abandoned; it may have ended after all
+            event = self._caller.make_end(event.call, result or event.result, event.seconds)
         if self._dependencies:
             self._dependencies.end(event.call, event.result)
         error = event.result.exception
