@@ -20,6 +20,7 @@ from toolkit import (
     ModelError,
     Runner,
     RunResult,
+    Toolbox,
     ToolCall,
     ToolContext,
     batched,
@@ -153,6 +154,21 @@ def test_same_id() -> None:
     result = stream(Runner([read], model=model, early=True))
 
     assert ids == [done.call.id for done in result.calls]
+
+
+@pytest.mark.parametrize("references", [False, True])
+def test_runs_as_written(references: bool) -> None:
+    """A call that started early has no other call as `ran`, unless something has changed it."""
+    model = Promising(reads(1))
+
+    @tool(effect="read")
+    def read(n: int) -> None:
+        """Read."""
+        model.go_on.set()
+
+    result = stream(Runner(Toolbox([read], references=references), model=model, early=True))
+
+    assert [None] == [end.ran for end in result.calls]
 
 
 def retold(go_on: bool) -> list[Event]:
