@@ -54,6 +54,15 @@ def test_changes_are_seen_at_the_next_turn(go: Go) -> None:
 
 
 @WAYS
+def test_limit_of_a_removed_tool(go: Go) -> None:
+    """A limit for calls of a tool that is removed during the run does not end it."""
+    limits = Limits(max_calls_per_tool={"change": 1})
+    runner = Runner(growing(removes=True), model=ScriptedModel(SCRIPT), refresh="iteration", limits=limits)
+
+    assert "Done." == go(runner).output
+
+
+@WAYS
 def test_changes_wait_for_the_next_run(go: Go) -> None:
     """By default a run keeps the tools that it started with."""
     model = ScriptedModel([*SCRIPT, "Again."])

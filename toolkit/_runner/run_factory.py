@@ -263,6 +263,7 @@ class _RunBuilder:
         self._earlier = _read_session(request)
         self._checked = factory.check_tools()
         self._tools = self._list_tools(self._checked)  # result_read may be added during the run
+        _check_limited(factory.settings.limits.max_calls_per_tool, self._tools)
         own = request.allowed_tools
         if own is None and state is not None:
             own = state.allowed_tools
@@ -424,17 +425,11 @@ class _RunBuilder:
 
         Raises:
             TypeError: A tool takes `deps` of a type, and there are none, or others.
-            ValueError: There are limits for a tool that does not exist.
         """
         factory, request = self._factory, self._request
         tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
         for tool in checked.typed:
             check_deps(tool, request.deps, "pass deps= to the run")
-        for name in factory.settings.limits.max_calls_per_tool:
-            if name not in tools:
-                raise ValueError(
-                    f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{suggest(str(name), tools)}"
-                )
         dispatchers = (factory.dispatcher, self._parent.dispatcher) if self._parent else (factory.dispatcher,)
         if not checked.changing or any(each.gates.approvers for each in dispatchers):
             return tools
@@ -518,6 +513,18 @@ def _read_limits(given: RunnerOptions) -> Limits:
     if timeout is not None and most is not None and timeout >= most:
         raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
     return replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
+
+
+def _check_limited(names: Iterable[str], tools: Collection[str]) -> None:
+    """Check the names of tools whose calls are limited.
+
+    Raises:
+        ValueError: There is no tool of a name.
+    """
+    for name in names:
+        if name not in tools:
+            hint = suggest(str(name), tools)
+            raise ValueError(f"Limits(max_calls_per_tool=...) has {name!r}, which is not a tool here{hint}")
 
 
 def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Mapping[str, Any]) -> ModelChoice:
