@@ -1,5 +1,6 @@
 """Which tools may or must be called: what is checked, what goes out over either API, and for how long."""
 
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -8,6 +9,7 @@ import pytest
 
 from tests.servers import FakeServer
 from toolkit import OpenAIModel, Runner, tool
+from toolkit.models import ModelRequest
 from toolkit.models.responses import ResponsesModel
 from toolkit.testing import ScriptedModel, call, reply
 
@@ -225,6 +227,24 @@ def test_allowed_at_openai(api: Any, one: Any, nested: bool, choice: Any, mode: 
     assert [{"type": "allowed_tools", **({"allowed_tools": each} if nested else each)} for each in limited] == [
         body["tool_choice"] for body in bodies
     ]
+
+
+class Without:
+    """A hook that does not offer a tool."""
+
+    def before_model(self, request: ModelRequest) -> ModelRequest:
+        return replace(request, tools=tuple(spec for spec in request.tools if spec.name != "add"))
+
+
+@APIS
+@pytest.mark.parametrize(("allowed", "listed"), [(["add", "subtract"], ["subtract"]), (["add"], [])])
+def test_allowed_and_not_offered(api: Any, allowed: list[str], listed: list[str]) -> None:
+    """OpenAI gets no name of a tool that a hook has removed; with no other tool, it may call none."""
+    body, _ = sent_to_openai(api, allowed_tools=allowed, hooks=[Without()])
+    choice = body["tool_choice"]
+    tools = [] if choice == "none" else choice.get("allowed_tools", choice)["tools"]
+
+    assert (["subtract"], listed) == (names_in(body["tools"]), names_in(tools))
 
 
 @APIS

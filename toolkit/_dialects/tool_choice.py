@@ -109,5 +109,8 @@ def render_choice(
     if allowed is None or choice not in (None, "auto", "required"):
         return {"tool_choice": choice if choice in MODES else render("function", {"name": choice})}
     outputs = [spec.name for spec in request.all_tools[len(request.tools) :]]  # the call that is the output
-    tools = [render("function", {"name": name}) for name in (*allowed, *outputs)]
+    offered = {spec.name for spec in request.all_tools}  # a hook may have removed some
+    tools = [render("function", {"name": name}) for name in (*allowed, *outputs) if name in offered]
+    if not tools:
+        return {"tool_choice": "none"}
     return {"tool_choice": render("allowed_tools", {"mode": choice or "auto", "tools": tools})}
