@@ -202,9 +202,9 @@ def is_reply(message: dict[str, Any], request: str) -> bool:
     return bool(message["parent_header"].get("msg_id") == request)
 
 
-@pytest.fixture
-def kernel() -> Iterator[Kernel]:
-    """A kernel of its own, with the toolkit imported."""
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """What talks to a kernel, which all tests share."""
     pytest.importorskip("anywidget")
     ipykernel = pytest.importorskip("ipykernel")
     if ipykernel.version_info[:2] < (7, 4):
@@ -218,12 +218,18 @@ def kernel() -> Iterator[Kernel]:
     client.start_channels()
     try:
         client.wait_for_ready(timeout=60)
-        found = Kernel(client)
-        assert found.run(CELL, None) == ""
-        yield found
+        yield client
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(client: Any) -> Kernel:
+    """The kernel, with a new runner and the usual patience."""
+    found = Kernel(client)
+    assert found.run(CELL, None) == ""
+    return found
 
 
 def test_approved_in_a_kernel(kernel: Kernel) -> None:
