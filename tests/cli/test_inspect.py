@@ -7,8 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -18,7 +18,7 @@ import pytest
 
 from tests.browser import NEEDS_AXE, SCHEMES, audit
 from tests.servers import FakeServer
-from toolkit.testing import reply
+from toolkit.testing import Reply, reply
 
 pytestmark = pytest.mark.usefixtures("own_process")
 
@@ -68,11 +68,13 @@ def crash(n: int) -> float:
 
 @dataclass
 class Page:
-    """The page of one command."""
+    """The page of a command."""
 
     port: int
     root: str
     folder: Path
+    server: FakeServer
+    replies: list[Reply]
 
     def request(
         self, method: str, path: str, form: Mapping[str, str] | None = None, **headers: str
@@ -92,28 +94,37 @@ class Page:
         return self.request("GET", headers["Location"])[1] if status == 303 else text
 
 
-Start = Callable[..., Page]
+@contextmanager
+def start(folder: Path, *options: str) -> Iterator[tuple[int, str]]:
+    """Start the command in a folder with tools.py, and give its port and the root of its pages."""
+    (folder / "tools.py").write_text(TOOLS, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TOOLKIT_SESSIONS": ""}
+    command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", *options]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().split()[1])
+        try:
+            yield url.port or 0, url.path
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """The page of a command whose model gives the page's replies."""
+    folder, replies = tmp_path_factory.mktemp("inspect"), list[Reply]()
+    server = FakeServer(lambda _: replies.pop(0))
+    with server, start(folder, "--base-url", server.base_url, "-m", "m") as (port, root):
+        yield Page(port, root, folder, server, replies)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start the command in a folder with tools.py."""
-    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    processes: list[subprocess.Popen[str]] = []
-
-    def start(*options: str) -> Page:
-        command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", *options]
-        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
-        processes.append(process)
-        assert process.stdout is not None
-        url = urlsplit(process.stdout.readline().split()[1])
-        return Page(url.port or 0, url.path, tmp_path)
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+def page(command: Page) -> Page:
+    """That page, with a new conversation."""
+    command.post("new")
+    command.replies.clear()
+    (command.folder / "deleted").unlink(missing_ok=True)
+    return command
 
 
 def texts(html: str) -> str:
@@ -124,9 +135,8 @@ def texts(html: str) -> str:
     return " ".join(unescape(bare).split())
 
 
-def test_tools_and_calls(start: Start) -> None:
+def test_tools_and_calls(page: Page) -> None:
     """Each tool has a form that calls it; texts of tools are escaped, and errors stand beside the fields."""
-    page = start()
     front, form = page.get(), page.get("tools/get_weather")
     result = page.post("tools/get_weather", city="Lima", unit="fahrenheit")
     wrong = page.post("tools/get_weather", city="Lima", unit="kelvin")
@@ -141,9 +151,8 @@ def test_tools_and_calls(start: Start) -> None:
     assert "ZeroDivisionError: division by zero" in texts(crashed)
 
 
-def test_changes_are_asked_about(start: Start) -> None:
+def test_changes_are_asked_about(page: Page) -> None:
     """A call of a destructive tool is shown first, and made once a person approves it."""
-    page = start()
     question = page.post("tools/delete_book", title="<i>Dune</i>")
     was_deleted = (page.folder / "deleted").exists()
     arguments = unescape(re.findall(r'name="approved" value="(.*?)"', question)[0])
@@ -167,9 +176,8 @@ REFUSED: list[tuple[str, dict[str, str], int, str]] = [
 ]
 
 
-def test_refused_requests(start: Start) -> None:
+def test_refused_requests(page: Page) -> None:
     """Without the token, under another host's name, from another page: one sentence, and nothing else."""
-    page = start()
     paths = [path.format(root=page.root, other="x" * (len(page.root) - 2)) for path, *_ in REFUSED]
     answers = [
         page.request("POST", path, {"n": "1"}, **headers)[:2]
@@ -179,9 +187,8 @@ def test_refused_requests(start: Start) -> None:
     assert [(status, text) for _, _, status, text in REFUSED] == answers
 
 
-def test_page_runs_no_script(start: Start) -> None:
+def test_page_runs_no_script(page: Page) -> None:
     """A page fetches nothing, runs no script, and is shown by no other page; it is not kept."""
-    page = start()
     _, text, headers = page.request("GET", page.root)
     policy = headers["Content-Security-Policy"].split("; ")
 
@@ -190,14 +197,16 @@ def test_page_runs_no_script(start: Start) -> None:
     assert ("no-store", "same-origin") == (headers["Cache-Control"], headers["Referrer-Policy"])
 
 
-def test_chat(start: Start) -> None:
+def test_chat(page: Page) -> None:
     """A prompt is answered with calls and text, all escaped; the next one continues the conversation."""
-    replies = [reply.calls(("get_weather", {"city": "Lima"})), reply.text("It is <i>warm</i>."), reply.text("Yes.")]
-    with FakeServer(replies) as server:
-        page = start("--base-url", server.base_url, "-m", "m")
-        answer = texts(page.post("chat", prompt="Weather in\r\nLima?"))
-        later = texts(page.post("chat", prompt="Really?"))
-        sent = server.requests[-1].body["messages"]
+    page.replies += [
+        reply.calls(("get_weather", {"city": "Lima"})),
+        reply.text("It is <i>warm</i>."),
+        reply.text("Yes."),
+    ]
+    answer = texts(page.post("chat", prompt="Weather in\r\nLima?"))
+    later = texts(page.post("chat", prompt="Really?"))
+    sent = page.server.requests[-1].body["messages"]
     new = texts(page.post("new"))
 
     assert re.search(r"Weather in Lima\? get_weather \d+ ms city = \"Lima\" <b>21</b> degrees", answer)
@@ -209,31 +218,28 @@ def test_chat(start: Start) -> None:
 
 @NEEDS_AXE
 @SCHEMES
-def test_accessible_pages(start: Start, tmp_path: Path, scheme: str) -> None:
+def test_accessible_pages(page: Page, tmp_path: Path, scheme: str) -> None:
     """axe-core finds nothing to mend in a form, a result, a question, and a chat that waits for approval."""
-    replies = [reply.calls(("get_weather", {"city": "Lima"})), reply.calls(("delete_book", {"title": "Dune"}))]
-    with FakeServer(replies) as server:
-        page = start("--base-url", server.base_url, "-m", "m")
-        pages = [
-            page.post("tools/get_weather", city="Lima", unit="kelvin"),
-            page.post("tools/crash", n="0"),
-            page.post("tools/delete_book", title="Dune"),
-            page.post("chat", prompt="Delete Dune, if it is warm in Lima."),
-        ]
+    page.replies += [reply.calls(("get_weather", {"city": "Lima"})), reply.calls(("delete_book", {"title": "Dune"}))]
+    pages = [
+        page.post("tools/get_weather", city="Lima", unit="kelvin"),
+        page.post("tools/crash", n="0"),
+        page.post("tools/delete_book", title="Dune"),
+        page.post("chat", prompt="Delete Dune, if it is warm in Lima."),
+    ]
 
     assert [[]] * 4 == [audit(each, tmp_path, scheme) for each in pages]
 
 
 @pytest.mark.parametrize("choice", ["yes", "no"])
-def test_chat_asks_about_changes(start: Start, choice: str) -> None:
+def test_chat_asks_about_changes(page: Page, choice: str) -> None:
     """A destructive call of the model waits for a decision on the page."""
-    with FakeServer([reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]) as server:
-        page = start("--base-url", server.base_url, "-m", "m")
-        question = page.post("chat", prompt="Delete Dune.")
-        was_deleted = (page.folder / "deleted").exists()
-        (call_id,) = {*re.findall(r'type="radio" name="(.*?)"', question)}
-        busy = page.post("chat", prompt="And now?")
-        answer = texts(page.post("decide", **{call_id: choice}))
+    page.replies += [reply.calls(("delete_book", {"title": "Dune"})), reply.text("Done.")]
+    question = page.post("chat", prompt="Delete Dune.")
+    was_deleted = (page.folder / "deleted").exists()
+    (call_id,) = {*re.findall(r'type="radio" name="(.*?)"', question)}
+    busy = page.post("chat", prompt="And now?")
+    answer = texts(page.post("decide", **{call_id: choice}))
 
     assert 'waits for approval destructive {"title": "Dune"}' in texts(question) and not was_deleted
     assert "The last run has not ended. Go back, and stop it or decide." == busy
@@ -242,32 +248,30 @@ def test_chat_asks_about_changes(start: Start, choice: str) -> None:
     )
 
 
-def test_stop_a_run(start: Start) -> None:
+def test_stop_a_run(page: Page) -> None:
     """A run can be stopped from the page, which goes on with the conversation."""
-    with FakeServer(lambda _: reply.calls(("wait", {}))) as server:
-        page = start("--base-url", server.base_url, "-m", "m")
-        status, _, _ = page.request("POST", page.root + "chat", {"prompt": "Wait."})
-        stopped = texts(page.post("cancel"))
+    page.replies.append(reply.calls(("wait", {})))
+    status, _, _ = page.request("POST", page.root + "chat", {"prompt": "Wait."})
+    stopped = texts(page.post("cancel"))
 
     assert 303 == status and re.search(r"cancelled m.*Prompt Send", stopped)
 
 
-def test_chat_with_a_server_that_fails(start: Start) -> None:
+def test_chat_with_a_server_that_fails(page: Page) -> None:
     """An error of the model is one sentence on the page, and the next prompt can be sent."""
-    with FakeServer([reply.error(401, "bad key"), reply.text("Hello.")]) as server:
-        page = start("--base-url", server.base_url, "-m", "m")
-        failed = texts(page.post("chat", prompt="Hi"))
-        answer = texts(page.post("chat", prompt="Hi again"))
+    page.replies += [reply.error(401, "bad key"), reply.text("Hello.")]
+    failed = texts(page.post("chat", prompt="Hi"))
+    answer = texts(page.post("chat", prompt="Hi again"))
 
     assert "bad key" in failed and failed.endswith("Prompt Send New conversation")
     assert "Hello. m · 1 tokens in, 1 out Prompt Send" in answer
 
 
-def test_port_in_use(start: Start) -> None:
-    """A port that is in use ends the command with one sentence."""
-    port = str(start().port)
-    command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", "--port", port]
-    done = subprocess.run(command, cwd=start().folder, capture_output=True, text=True, check=False)
+def test_port_in_use(tmp_path: Path) -> None:
+    """A port that is in use ends the command with one sentence; no model is needed to start it."""
+    with start(tmp_path) as (port, _):
+        command = [sys.executable, "-m", "toolkit", "inspect", "tools.py", "--port", f"{port}"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert (1, "") == (done.returncode, done.stdout)
     assert f"toolkit: Port {port} cannot be used: Address already in use. Leave out --port to take a free one.\n" == (
