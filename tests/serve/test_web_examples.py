@@ -24,14 +24,17 @@ httpx2 = pytest.importorskip("httpx2")
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
-# Sends what the page proposes, and presses a button once there is one. The picture delays the end of loading, and so
-# Chromium's look at the page, until a script asks for /done.
+# Sends what the page proposes, and presses a button once there is one; the title says whether the button that sends is
+# disabled until then. The picture delays the end of loading, and so Chromium's look at the page, until a script asks
+# for /done.
 DRIVER = """
 <img src="/hold" alt="">
 <script type="module">
 document.forms[0].requestSubmit();
 const timer = setInterval(() => {
-  [...document.querySelectorAll("#log button")].find(each => each.textContent === "LABEL")?.click();
+  const button = [...document.querySelectorAll("#log button")].find(each => each.textContent === "LABEL");
+  if (button) document.title = `while it waits: ${document.querySelector("form button").disabled}`;
+  button?.click();
   if ([...document.querySelectorAll("#log p")].at(-1)?.textContent === "LAST") {
     clearInterval(timer);
     fetch("/done");
@@ -49,18 +52,6 @@ const timer = setInterval(async () => {
   const {violations} = await axe.run();
   const found = violations.map(each => `${each.impact}: ${each.help}`);
   document.title = ["checked", ...found].join("|");
-  fetch("/done");
-}, 20);
-</script>"""
-
-
-WAITING = """
-<img src="/hold" alt="">
-<script type="module">
-document.forms[0].requestSubmit();
-const timer = setInterval(() => {
-  if (!document.querySelector("#log button")) return;
-  clearInterval(timer);
   fetch("/done");
 }, 20);
 </script>"""
@@ -117,7 +108,7 @@ def serve(example: str, script: str) -> Iterator[str]:
     ids=["approved", "rejected"],
 )
 def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Path) -> None:
-    """A call waits for a button; pressing it lets the run go on, and its answer appears."""
+    """A call waits for a button, and nothing can be sent; pressing it lets the run go on, and its answer appears."""
     with serve(example, DRIVER.replace("LABEL", label).replace("LAST", f"The tool says: {answer}")) as address:
         page = browse(address, tmp_path, "--dump-dom")
     lines = [unescape(line) for line in re.findall(r"<p[^>]*>(.*?)</p>", page)]
@@ -125,16 +116,7 @@ def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Pat
     assert ["Send Emma a mail.", f"The tool says: {answer}"] == [lines[0], lines[-1]]
     assert any("send_mail" in line and "Hello!" in line and answer in line for line in lines)
     assert "<button>" not in page.partition('id="log"')[2].partition("<form")[0]
-
-
-@NEEDS_CHROMIUM
-@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
-def test_nothing_is_sent_while_a_call_waits(example: str, tmp_path: Path) -> None:
-    """While a call waits for a decision, the button that sends is disabled."""
-    with serve(example, WAITING) as address:
-        page = browse(address, tmp_path, "--dump-dom")
-
-    assert '<button disabled="">Send</button>' in page
+    assert "<title>while it waits: true</title>" in page
 
 
 EMPTY = '{"id": 1, "threadId": 1, "messages": []}'
