@@ -92,26 +92,27 @@ def test_signatures_that_check_names() -> None:
     assert ["tools", "strict", "references", "check_output", "defaults"] == keywords(Toolbox)
 
 
-@pytest.mark.parametrize("setting", fields(ToolSettings), ids=lambda field: field.name)
-def test_every_setting_is_an_option(setting: Any) -> None:
+def test_every_setting_is_an_option() -> None:
     """A field of ToolSettings is an option of `@tool` with the same type and the same default."""
-    parameter = inspect.signature(tool).parameters[setting.name]
+    settings = {setting.name: (setting.type, setting.default) for setting in fields(ToolSettings)}
+    parameters = inspect.signature(tool).parameters
 
-    assert MISSING is not setting.default
-    assert (setting.type, setting.default) == (parameter.annotation, parameter.default)
+    assert MISSING not in [default for _, default in settings.values()]
+    assert settings == {name: (parameters[name].annotation, parameters[name].default) for name in settings}
 
 
-@pytest.mark.parametrize("name", sorted({*ToolOptions.__annotations__} - {"latent", "reasoning", "module", "imports"}))
-def test_every_option_has_a_field(name: str) -> None:
+def test_every_option_has_a_field() -> None:
     """An option is a field of ToolSettings or of Tool, but for those that others are made of."""
-    assert name in {field.name for kind in (ToolSettings, Tool) for field in fields(kind)}
+    names = {field.name for kind in (ToolSettings, Tool) for field in fields(kind)}
+
+    assert set() == {*ToolOptions.__annotations__} - {"latent", "reasoning", "module", "imports"} - names
 
 
-@pytest.mark.parametrize("name", ToolOptions.__annotations__)
-def test_every_option_is_checked(name: str) -> None:
+def test_every_option_is_checked() -> None:
     """A value that is right for no option is refused by each, in a message that names the option."""
-    with pytest.raises(DefinitionError, match=rf"^echo: _?{name}\b.*<object object"):
-        tool(echo, **{name: object()})  # type: ignore[call-overload]
+    for name in ToolOptions.__annotations__:
+        with pytest.raises(DefinitionError, match=rf"^echo: _?{name}\b.*<object object"):
+            tool(echo, **{name: object()})  # type: ignore[call-overload]
 
 
 def test_defaults_of_a_tool() -> None:
@@ -131,26 +132,22 @@ def test_defaults_of_a_runner() -> None:
 # -- descriptions
 
 
-@pytest.mark.parametrize(
-    ("documented", "name"),
-    [*((tool, name) for name in TOOL), *((Runner, name) for name in RUNNER), *((Runner.run, name) for name in RUN)],
-    ids=lambda value: getattr(value, "__name__", value),
-)
-def test_option_is_described(documented: Any, name: str) -> None:
+@pytest.mark.parametrize(("documented", "names"), [(tool, TOOL), (Runner, RUNNER), (Runner.run, RUN)])
+def test_options_are_described(documented: Any, names: tuple[str, ...]) -> None:
     """An option is described in the docstring of `tool`, Runner or `run`, which `help` shows with its name."""
-    assert re.search(rf"^ +{name}: \S", str(documented.__doc__), re.MULTILINE)
-    assert re.search(rf"\b{name}\b", pydoc.plain(pydoc.render_doc(documented)))
+    text, shown = str(documented.__doc__), pydoc.plain(pydoc.render_doc(documented))
+
+    assert [] == [name for name in names if not re.search(rf"^ +{name}: \S", text, re.MULTILINE)]
+    assert [] == [name for name in names if not re.search(rf"\b{name}\b", shown)]
 
 
-@pytest.mark.parametrize(
-    ("page", "name"),
-    [*(("functions.md", name) for name in TOOL), *(("running.md", name) for name in RUNNER[1:])],
-)
-def test_option_is_listed(page: str, name: str) -> None:
+@pytest.mark.parametrize(("page", "names"), [("functions.md", TOOL), ("running.md", RUNNER[1:])])
+def test_options_are_listed(page: str, names: tuple[str, ...]) -> None:
     """An option is listed in the documentation."""
-    rows = [line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    rows = "\n".join(line for line in lines if line.startswith("| "))
 
-    assert any(f"`{name}`" in row for row in rows)
+    assert [] == [name for name in names if f"`{name}`" not in rows]
 
 
 # -- misspelt options
