@@ -143,11 +143,11 @@ def test_reference_has_every_public_name() -> None:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_of_the_pages_compiles(page: Path) -> None:
+def test_python_of_the_pages_compiles() -> None:
     """Every Python block of the documentation is Python."""
-    for block in blocks(page):
-        compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    for page in PAGES:
+        for block in blocks(page):
+            compile(block, page.name, "exec", flags=0x2000)  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 # Pages whose blocks need a model, a server or another file; and those whose blocks continue each other, as they say.
@@ -215,34 +215,34 @@ def test_headings_have_the_words_that_are_searched() -> None:
     assert [] == [word for word in SEARCHED.split(";") if " ".join(word.split()).lower() not in headings.lower()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_anchors_lead_somewhere(page: Path) -> None:
-    """Every link to a heading, of this page or of another one, finds it."""
-    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", read_prose(page))
+def test_anchors_lead_somewhere() -> None:
+    """Every link to a heading, of its own page or of another one, finds it."""
+    for page in PAGES:
+        links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", read_prose(page))
 
-    assert [] == [(path, at) for path, at in links if at not in anchors(page.parent / path if path else page)]
+        assert [] == [(path, at) for path, at in links if at not in anchors(page.parent / path if path else page)], page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere() -> None:
     """Every link to a file of the project finds it."""
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", read_prose(page))
+    links = [
+        page.parent / link for page in PAGES for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", read_prose(page))
+    ]
 
-    assert [] == [link for link in links if not (page.parent / link).exists()]
+    assert [] == [link for link in links if not link.exists()]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_code_in_tables_has_no_pipe(page: Path) -> None:
+def test_code_in_tables_has_no_pipe() -> None:
     """A pipe in the code of a table ends the cell in some viewers, and keeps its backslash in others."""
-    rows = [line for line in read_prose(page).splitlines() if line.startswith("|")]
+    rows = [line for page in PAGES for line in read_prose(page).splitlines() if line.startswith("|")]
 
     assert [] == [code for row in rows for code in row.split("`")[1::2] if "|" in code]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_tests_that_are_named(page: Path) -> None:
+def test_tests_that_are_named() -> None:
     """Every test that a page names exists."""
-    named = re.findall(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`", page.read_text(encoding="utf-8"))
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = re.findall(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`", text)
 
     assert [] == [(path, name) for path, name in named if f"def {name}(" not in (ROOT / path).read_text("utf-8")]
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeGuard
 
-import pytest
-
 import toolkit.builtin
 
 ROOT = Path(__file__).parents[2]
@@ -35,21 +33,10 @@ def tool_functions() -> Iterator[str]:
             yield from (node.name for node in tree.body if is_tool(node) and node.name not in made)
 
 
-NAMES = [*tool_functions()]
+def test_complete() -> None:
+    """A tool, or a function that makes tools, is in `toolkit.builtin`, and on the page of built-in tools."""
+    names = {*tool_functions()}
 
-
-def test_modules_are_read() -> None:
-    """Tools and functions are found in modules and in packages."""
-    assert {"code_tool", "file_tools", "plan_tool", "schedule_tools"} <= set(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_listed(name: str) -> None:
-    """A tool, or a function that makes tools, can be imported from `toolkit.builtin`."""
-    assert name in vars(toolkit.builtin)["__all__"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_documented(name: str) -> None:
-    """A tool, or a function that makes tools, is named on the page of built-in tools."""
-    assert re.search(rf"\b{name}\b", PAGE)
+    assert {"code_tool", "file_tools", "plan_tool", "schedule_tools"} <= names
+    assert set() == names - {*vars(toolkit.builtin)["__all__"]}
+    assert [] == [name for name in names if not re.search(rf"\b{name}\b", PAGE)]

@@ -514,14 +514,14 @@ def read_answer(name: str, answers: list[Any], begin: str) -> tuple[str, str]:
     return done[place], str(done.get("content", done.get("output", done.get("result"))))[: len(begin)]
 
 
-@pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize(("called", "given", "call_id", "expected", "text"), ODD.values(), ids=ODD)
-def test_odd_call(name: Any, strict: bool, called: Any, given: Any, call_id: Any, expected: str, text: str) -> None:
+def test_odd_call(name: Any, called: Any, given: Any, call_id: Any, expected: str, text: str) -> None:
     """A call is found whatever is wrong with it: it has to be answered."""
-    answers = BOX.answer(BUILD[name](called, given, call_id), name, strict=strict)
+    for strict in (False, True):
+        answers = BOX.answer(BUILD[name](called, given, call_id), name, strict=strict)
 
-    assert ("" if name == "mcp" else expected, text) == read_answer(name, answers, text)
+        assert ("" if name == "mcp" else expected, text) == read_answer(name, answers, text)
 
 
 @pytest.mark.parametrize("name", BUILD)

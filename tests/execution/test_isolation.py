@@ -63,18 +63,11 @@ def wait_for_end(process_id: int) -> bool:
 
 
 @BOTH
-@pytest.mark.parametrize("get_process", [process, process_later], ids=["sync", "async"])
-def test_another_process(go: Callable[..., ToolResult], get_process: Tool[..., Any]) -> None:
-    """A function runs in another process, sync or async, and its value is the result."""
-    result = go(get_process)
-
-    assert result.value not in (None, os.getpid())
-
-
-@BOTH
 def test_every_call_has_its_own_process(go: Callable[..., ToolResult]) -> None:
-    """Two calls have two processes."""
-    assert go(process).value != go(process).value
+    """A function runs in another process, sync or async, each call in its own, and its value is the result."""
+    processes = [go(each).value for each in (process, process, process_later)]
+
+    assert 5 == len({None, os.getpid(), *processes})
 
 
 @pytest.mark.parametrize("generator", [count_later, count], ids=["async", "sync"])

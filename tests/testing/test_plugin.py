@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,45 +27,54 @@ def test_greeting(cassette, name):
 """
 
 
-def run_pytest(folder: Path, *options: str, prompt: str = "Hi!") -> str:
-    (folder / "test_hello.py").write_text(f"PROMPT = {prompt!r}\n{TEST}", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "toolkit.testing.plugin", *options]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
-    return done.stdout + done.stderr
+Run = Callable[..., str]
 
 
-def test_record_and_replay(tmp_path: Path) -> None:
+@pytest.fixture
+def run_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs pytest in a folder with a test, and gives what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    plugins = [f"-p{name}" for name in ("no:cacheprovider", "no:faulthandler", "toolkit.testing.plugin")]
+
+    def run_pytest(*options: str, prompt: str = "Hi!", test: str = TEST) -> str:
+        (tmp_path / "test_hello.py").write_text(f"PROMPT = {prompt!r}\n{test}", encoding="utf-8")
+        pytest.main(["-s", *plugins, *options])
+        for name in [name for name in sys.modules if name.startswith(("test_hello", "test_more"))]:
+            del sys.modules[name]
+        return capsys.readouterr().out
+
+    return run_pytest
+
+
+def test_record_and_replay(run_pytest: Run, tmp_path: Path) -> None:
     """A test is recorded by the option, into a file of its name, and then replayed without making a model."""
-    recorded, replayed = run_pytest(tmp_path, "--cassettes=record"), run_pytest(tmp_path)
+    recorded, replayed = run_pytest("--cassettes=record"), run_pytest()
 
     assert ("1 passed" in recorded, "1 passed" in replayed) == (True, True)
     assert ("a model is made" in recorded, "a model is made" in replayed) == (True, False)
     assert [tmp_path / "cassettes" / "test_hello" / "test_greeting-Ann-1.json"] == [*tmp_path.rglob("*.json")]
 
 
-def test_difference(tmp_path: Path) -> None:
+def test_difference(run_pytest: Run) -> None:
     """A test that sends something else fails with the lines that differ; one that was not recorded names the way."""
-    missing = run_pytest(tmp_path)
-    run_pytest(tmp_path, "--cassettes=record")
-    differing = run_pytest(tmp_path, prompt="Good day!")
+    missing = run_pytest()
+    run_pytest("--cassettes=record")
+    differing = run_pytest(prompt="Good day!")
 
     assert 'mode="record"' in missing
     assert '-    "text": "Hi!"' in differing and '+    "text": "Good day!"' in differing
     assert "were not made" not in differing
 
 
-def test_unused_records(tmp_path: Path) -> None:
+def test_unused_records(run_pytest: Run) -> None:
     """A test that passes without using what was recorded fails at its end."""
-    run_pytest(tmp_path, "--cassettes=record")
+    run_pytest("--cassettes=record")
     skipping = TEST.replace('assert Runner(model=cassette(make_model)).run(PROMPT).output == "Hello."', "cassette()")
-    (tmp_path / "test_hello.py").write_text(skipping, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "toolkit.testing.plugin"]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
 
-    assert "1 of 1 requests" in done.stdout
+    assert "1 of 1 requests" in run_pytest(test=skipping)
 
 
 SAME_NAMES = """
@@ -89,10 +98,10 @@ def test_two(cassette):
 """
 
 
-def test_names_of_files(tmp_path: Path) -> None:
+def test_names_of_files(run_pytest: Run, tmp_path: Path) -> None:
     """Tests of one name in several classes have each its own file, and so have two cassettes of one test."""
     (tmp_path / "test_more.py").write_text(f"{TEST.partition('@')[0]}{SAME_NAMES}", encoding="utf-8")
-    recorded, replayed = run_pytest(tmp_path, "--cassettes=record"), run_pytest(tmp_path, "-k", "Evening or Night")
+    recorded, replayed = run_pytest("--cassettes=record"), run_pytest("-k", "Evening or Night")
 
     assert ("4 passed" in recorded, "2 passed" in replayed) == (True, True), recorded
     assert {"TestEvening-test_greeting.json", "TestNight-test_greeting.json"} == {
