@@ -177,7 +177,7 @@ print(ApprovalRequest(pay, {}, ToolContext(deps=None), ToolCall(name="pay", argu
 def test_processes() -> None:
     """The digest is the same in every process, whatever Python hashes texts to."""
     digests = set()
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         ran = subprocess.run(
             [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=True

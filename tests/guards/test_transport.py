@@ -28,6 +28,7 @@ import pytest
 import trustme
 
 from tests.origins import Origin, http
+from tests.properties import scale
 from tests.urls import PORTS, PUBLIC, PUBLIC6, PUBLIC_NAME, TARGETS, is_forbidden, lookup, urls
 from toolkit import Cancelled, TimedOut, Toolbox, ToolContext, ToolError
 from toolkit._guards.http_client import HttpClient, parse_url
@@ -180,7 +181,7 @@ def test_urls_on_an_island() -> None:
         "-Urn",
         "sh",
         "-c",
-        f"{ISLAND}{sys.executable} -W error -m tests.urls 2000",
+        f"{ISLAND}{sys.executable} -W error -m tests.urls {scale(2000)}",
     ]
     result = subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[2])
 

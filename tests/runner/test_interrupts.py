@@ -53,8 +53,10 @@ except (KeyboardInterrupt, asyncio.CancelledError):
 """
 
 
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("way", ["run", "stream", "start", "arun", "astream", "notebook"])
+@pytest.mark.parametrize(
+    ("way", "count"),
+    [("run", 1), ("run", 3), ("stream", 1), ("start", 3), ("arun", 1), ("arun", 3), ("astream", 3), ("notebook", 1)],
+)
 def test_first_interrupt(way: str, count: int) -> None:
     """The first Ctrl-C leaves a run whose tools sleep for an hour, and the program then ends."""
     command = [sys.executable, "-c", PROGRAM, way, str(count)]

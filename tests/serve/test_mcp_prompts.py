@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -351,12 +352,12 @@ def test_slow_client() -> None:
         server.read_resource("x://slow")
 
 
-def test_command(tmp_path: Path) -> None:
-    """`toolkit serve FILE` serves the prompts and resources of the file beside its tools."""
+def test_command(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`toolkit serve FILE` serves the prompts and resources of the file beside its tools, whatever the file prints."""
     file = tmp_path / "birds.py"
     file.write_text(
-        "from toolkit import tool\nfrom toolkit.serve.mcp import prompt, resource\n\n"
-        "@tool\ndef count() -> int:\n    return 7\n\n"
+        "from toolkit import tool\nfrom toolkit.serve.mcp import prompt, resource\n\nprint('loading')\n\n"
+        "@tool\ndef count() -> int:\n    print('counting')\n    return 7\n\n"
         "@prompt\ndef ask(place: str) -> str:\n    return f'Which birds are at the {place}?'\n\n"
         "@resource('birds://{name}')\ndef bird(name: str) -> str:\n    return f'A {name}.'\n"
     )
@@ -364,4 +365,5 @@ def test_command(tmp_path: Path) -> None:
     with MCP(command, name="birds", env={"PYTHONPATH": ":".join(sys.path)}) as server:
         assert [UserMessage("Which birds are at the pond?")] == server.get_prompt("ask", place="pond")
         assert ["A tern."] == server.read_resource("birds://tern")
-        assert ["mcp_birds_count"] == [each.name for each in server.tools]
+        assert [("mcp_birds_count", "7")] == [(each.name, each.invoke({}).text) for each in server.tools]
+    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]

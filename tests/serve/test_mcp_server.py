@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import subprocess
 import sys
 import textwrap
@@ -394,15 +393,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "tools.py"
     path.write_text(textwrap.dedent(FILE), encoding="utf-8")
     return path
-
-
-def test_command(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """`toolkit serve FILE` serves over standard input and output, whatever the file prints."""
-    with MCP(
-        [sys.executable, "-m", "toolkit", "serve", file], name="t", env={"PYTHONPATH": ":".join(sys.path)}
-    ) as server:
-        assert "3" == server.tools[0].invoke({"a": 1, "b": 2}).text
-    assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.timeout(60)

@@ -72,9 +72,11 @@ def liar(silent: str = "never", *switches: str, **options: Any) -> MCP:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MCP]:
-    """A server over standard input and output."""
-    with MCP(SERVER, name="s", env={"PYTHONPATH": str(HERE.parent.parent)}) as server:
-        yield server
+    """A server over standard input and output, which is given a variable; this process has another one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MY_SECRET", "s3cret")
+        with MCP(SERVER, name="s", env={"GIVEN": "x", "PYTHONPATH": str(HERE.parent.parent)}) as server:
+            yield server
 
 
 @pytest.fixture
@@ -277,15 +279,9 @@ def test_time_limit() -> None:
         assert "done" == box.call("mcp_liar_echo").text
 
 
-def test_only_a_few_variables_of_the_environment(box: Toolbox, monkeypatch: pytest.MonkeyPatch, server: MCP) -> None:
+def test_only_a_few_variables_of_the_environment(box: Toolbox) -> None:
     """A command gets the variables that it is given, and not those of this process."""
-    monkeypatch.setenv("MY_SECRET", "s3cret")
-    with MCP(
-        SERVER, name="s", env={"GIVEN": "x", "PYTHONPATH": str(HERE.parent.parent)}, allow=["get_variable"]
-    ) as own:
-        box = Toolbox([own])
-
-        assert ["", "x"] == [box.call("mcp_s_get_variable", {"name": name}).text for name in ("MY_SECRET", "GIVEN")]
+    assert ["", "x"] == [box.call("mcp_s_get_variable", {"name": name}).text for name in ("MY_SECRET", "GIVEN")]
 
 
 def test_allow_and_block(caplog: pytest.LogCaptureFixture) -> None:
