@@ -370,12 +370,12 @@ def test_a_run_is_cancelled(place: Place) -> None:
 
 
 def test_many_at_once(place: Place) -> None:
-    """Sixty-four commands run side by side, each with its own output."""
+    """Many commands run side by side, each with its own output."""
     subject = place.tool()
     with ThreadPoolExecutor(64) as pool:
-        results = [pool.submit(run_command, subject, f"echo {n}") for n in range(64)]
+        results = [pool.submit(run_command, subject, f"echo {n}") for n in range(COMMANDS)]
 
-    assert ([f"Exit code: 0\n{n}\n" for n in range(64)], []) == (
+    assert ([f"Exit code: 0\n{n}\n" for n in range(COMMANDS)], []) == (
         [result.result().value for result in results],
         list_living(place.mark),
     )

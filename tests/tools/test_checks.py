@@ -133,19 +133,10 @@ def test_many_tools() -> None:
 
 def test_not_strict() -> None:
     """`check` reports a tool that is to be strict and cannot be without loss."""
-    many = {f"p{number}": int for number in range(6000)}
-    asked = tool(_with_annotations(many), strict=True)
+    asked = Tool.from_schema("wide", {"properties": {f"p{number}": {} for number in range(6000)}}, strict=True)
 
     assert "not-strict" in {found.code for found in Toolbox([asked]).check()}
     assert () == Toolbox([tool(fine, strict=True)]).check()
-
-
-def _with_annotations(annotations: dict[str, Any]) -> Callable[..., Any]:
-    """Make a function of many parameters."""
-    scope: dict[str, Any] = {}
-    exec(f"def wide({', '.join(f'{name}: int' for name in annotations)}): 'Add.'", scope)
-    function: Callable[..., Any] = scope["wide"]
-    return function
 
 
 def test_report() -> None:
