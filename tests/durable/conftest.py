@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from tests.durable.support import Durable
     from toolkit.durable import DevServer
 
+# The server does not wait for the disk at each step of a run, where most of its time would go: what is killed is the
+# server, not the machine. One partition is enough for a queue that has one worker.
+QUICK = [
+    *("--sqlite-pragma", "synchronous=off"),
+    *("--dynamic-config-value", "matching.numTaskqueueReadPartitions=1"),
+    *("--dynamic-config-value", "matching.numTaskqueueWritePartitions=1"),
+]
+
 
 @pytest.fixture(scope="package")
 def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., DevServer]]:
@@ -25,10 +33,9 @@ def make_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
     made: list[DevServer] = []
 
     def start(*options: str) -> DevServer:
-        # It does not wait for the disk at each step of a run, where most of its time would go: what is killed is the
-        # server, not the machine.
-        options = (*options, "--sqlite-pragma", "synchronous=off")
-        server = DevServer(tmp_path_factory.mktemp("temporal") / "runs.db", port=free_port(), options=options)
+        server = DevServer(
+            tmp_path_factory.mktemp("temporal") / "runs.db", port=free_port(), options=(*QUICK, *options)
+        )
         made.append(server)
         asyncio.run(server.start())
         return server
