@@ -322,20 +322,31 @@ def test_import_changes_nothing() -> None:
     assert (0, "") == (done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("package", "home", "name", "extra"),
-    [
-        ("temporalio", "durable", "Worker", "temporal"),
-        ("temporalio", "durable", "DurableRunner", "temporal"),
-        ("psycopg", "durable", "PostgresLedger", "postgres"),
-        ("opentelemetry", "middleware", "Telemetry", "otel"),
-    ],
-)
-def test_missing_extra(package: str, home: str, name: str, extra: str) -> None:
-    """A name whose package is not installed says which extra to install."""
-    code = f"import sys; sys.modules[{package!r}] = None\nfrom toolkit.{home} import {name}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+MISSING = """
+import sys
+sys.modules |= dict.fromkeys(["temporalio", "psycopg", "opentelemetry", "a2a", "mcp"])
+import toolkit
+toolkit.Runner
+for home, name in {wanted!r}:
+    try:
+        exec(f"from toolkit.{{home}} import {{name}}")
+    except ImportError as error:
+        print(error)
+"""
+EXTRAS = {
+    ("durable", "Worker"): "temporal",
+    ("durable", "DurableRunner"): "temporal",
+    ("durable", "PostgresLedger"): "postgres",
+    ("middleware", "Telemetry"): "otel",
+    ("sources.a2a", "A2A"): "a2a",
+    ("sources.mcp", "MCP"): "mcp",
+}
 
-    assert (
-        f'ImportError: {name} needs an extra: pip install "function-toolkit[{extra}]".' == done.stderr.splitlines()[-1]
-    )
+
+def test_missing_extras() -> None:
+    """A name whose package is not installed says which extra to install; `toolkit` itself needs none."""
+    code = MISSING.format(wanted=[*EXTRAS])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+
+    needed = [f'{name} needs an extra: pip install "function-toolkit[{extra}]".' for (_, name), extra in EXTRAS.items()]
+    assert needed == done.stdout.splitlines()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -464,14 +462,6 @@ def test_quiet_logs(caplog: pytest.LogCaptureFixture) -> None:
         ask(source, "hello")
 
     assert [] == [each for each in caplog.records if each.levelno > logging.INFO and each.name == "toolkit"]
-
-
-def test_missing_package() -> None:
-    """Without the a2a package the import says what to install; `import toolkit` does not need it."""
-    code = "import sys; sys.modules['a2a'] = None; import toolkit; toolkit.Runner; import toolkit.sources.a2a"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert 'ImportError: A2A needs an extra: pip install "function-toolkit[a2a]".' in done.stderr
 
 
 @pytest.mark.parametrize("task_id", ["", None])

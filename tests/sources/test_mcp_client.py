@@ -1061,14 +1061,6 @@ def test_end_of_the_program(tmp_path: Path) -> None:
     assert not is_running(str(tmp_path))
 
 
-def test_missing_package() -> None:
-    """Without the `mcp` package the import says what to install; `import toolkit` does not need it."""
-    code = "import sys; sys.modules['mcp'] = None; import toolkit; toolkit.Runner; import toolkit.sources.mcp"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert 'ImportError: MCP needs an extra: pip install "function-toolkit[mcp]".' in done.stderr
-
-
 def test_quiet_logs(caplog: pytest.LogCaptureFixture) -> None:
     """Connecting, calling and closing log nothing above the level of information."""
     with MCP(make_server(), name="s") as server:
