@@ -80,16 +80,10 @@ REFUSED = {
 
 @pytest.mark.parametrize(("made", "wanted"), MADE.values(), ids=MADE)
 def test_schema(made: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """A helper makes the plain JSON Schema of its type."""
+    """A helper makes the plain JSON Schema of its type, which is a schema in the eyes of others, too."""
     assert wanted == made
-
-
-@pytest.mark.parametrize("made", [made for made, _ in MADE.values()], ids=MADE)
-def test_schema_is_valid(made: dict[str, Any]) -> None:
-    """What a helper makes is a schema in the eyes of others."""
-    jsonschema.Draft202012Validator.check_schema(made)
-
     assert "type" in made
+    jsonschema.Draft202012Validator.check_schema(made)
 
 
 @pytest.mark.parametrize(("make", "text"), REFUSED.values(), ids=REFUSED)
