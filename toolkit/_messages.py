@@ -47,6 +47,19 @@ MEDIA_HINTS: Mapping[str, str] = make_hints(
 class FrozenValue:
     """Base of frozen dataclasses; its `repr` omits fields that have their default."""
 
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
+        __getattr__ = explain_missing(
+            make_hints(
+                ("content", "message.text"),
+                ("role", "isinstance(message, UserMessage): each role has its own class, of toolkit.models"),
+                ("tool_calls", "message.calls of a ModelResponse"),
+                ("args input", "json.loads(call.arguments)"),
+                ("function", "call.name and call.arguments"),
+                ("prompt_tokens", "usage.input_tokens"),
+                ("completion_tokens", "usage.output_tokens"),
+            )
+        )
+
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other fields; `dataclasses.replace` takes six times as long."""
         value = object.__new__(type(self))
@@ -57,21 +70,6 @@ class FrozenValue:
         values = ((f.name, getattr(self, f.name), f.default) for f in fields(self) if f.repr)  # type: ignore[arg-type]
         changed = (f"{name}={value!r}" for name, value, default in values if value != default)
         return f"{type(self).__name__}({', '.join(changed)})"
-
-
-class ConversationValue(FrozenValue):
-    """Base of messages and calls."""
-
-    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(
-            make_hints(
-                ("content parts", "message.text"),
-                ("role", "isinstance(message, UserMessage): each role has its own class, of toolkit.models"),
-                ("tool_calls", "message.calls of a ModelResponse"),
-                ("args input", "json.loads(call.arguments)"),
-                ("function tool_name", "call.name and call.arguments"),
-            )
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,11 +179,6 @@ class Usage(FrozenValue):
     reasoning_tokens: int = 0
     cache_write_tokens: int = 0
 
-    if not TYPE_CHECKING:
-        __getattr__ = explain_missing(
-            {"prompt_tokens": "usage.input_tokens", "completion_tokens": "usage.output_tokens"}
-        )
-
     @property
     def total_tokens(self) -> int:
         """Tokens that the model read and wrote."""
@@ -196,14 +189,14 @@ class Usage(FrozenValue):
 
 
 @dataclass(frozen=True, repr=False)
-class SystemMessage(ConversationValue):
+class SystemMessage(FrozenValue):
     """Instructions from the application."""
 
     text: str
 
 
 @dataclass(frozen=True, repr=False)
-class UserMessage(ConversationValue):
+class UserMessage(FrozenValue):
     """A message of the user."""
 
     text: str
@@ -212,7 +205,7 @@ class UserMessage(ConversationValue):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ModelResponse(ConversationValue):
+class ModelResponse(FrozenValue):
     """One response of a model: text, calls, or both.
 
     Attributes:
@@ -237,7 +230,7 @@ class ModelResponse(ConversationValue):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolMessage(ConversationValue):
+class ToolMessage(FrozenValue):
     """The result of one call as the model receives it: no details, no exception.
 
     Attributes:
@@ -268,7 +261,7 @@ Message: TypeAlias = SystemMessage | UserMessage | ModelResponse | ToolMessage
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ToolCall(ConversationValue):
+class ToolCall(FrozenValue):
     """A call of one tool by the model.
 
     Attributes:
@@ -430,13 +423,7 @@ class ToolResult(NamedTuple):
 
 if not TYPE_CHECKING:  # in the class, mypy takes it for a field
     ToolResult.__getattr__ = explain_missing(
-        make_hints(
-            ("content data output result structured_content", "result.text, or result.value"),
-            ("error_message message", "result.error"),
-            ("ok success", "not result.is_error"),
-            ("isError", "result.is_error"),
-            ("artifact metadata", "result.details"),
-        )
+        make_hints(("content data output", "result.text, or result.value"), ("ok success", "not result.is_error"))
     )
 
 _new = tuple.__new__  # the constructor takes twice the time, and unpacking the other fields takes longer, too

@@ -247,7 +247,7 @@ class ApprovalQueue:
         raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(make_hints(("approve decide deny reject resolve", "queue.answer(call_id, True)")))
+        __getattr__ = explain_missing(make_hints(("approve reject resolve", "queue.answer(call_id, True)")))
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Add a call to the queue, and wait for the answer."""
@@ -368,7 +368,7 @@ def _allow(
     return True if is_same or _is_named(request, names) else otherwise(request)
 
 
-@partial(check_options, hints=make_hints(("tool_names tools", "Write names=[...], the names of tools.")))
+@check_options
 def ask_when(
     approver: Approver,
     *,

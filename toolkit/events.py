@@ -318,14 +318,14 @@ class ToolCallFinished:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                **{name: f"call.result.{name}" for name in ("text", "value", "error", "is_error", "kind", "details")},
-                **dict.fromkeys(("content", "output"), "call.result.text, or call.result.value"),
-                **dict.fromkeys(("args", "input", "kwargs", "params"), "call.arguments"),
-                **dict.fromkeys(("tool", "tool_name"), "call.name"),
-                **dict.fromkeys(("call_id", "id", "tool_call_id"), "call.call.id"),
-                **dict.fromkeys(("duration", "elapsed"), "call.seconds"),
-            }
+            make_hints(
+                *((name, f"call.result.{name}") for name in ("text", "value", "error", "is_error", "kind", "details")),
+                ("content output", "call.result.text, or call.result.value"),
+                ("args input kwargs params", "call.arguments"),
+                ("tool tool_name", "call.name"),
+                ("call_id id tool_call_id", "call.call.id"),
+                ("duration", "call.seconds"),
+            )
         )
 
     def __str__(self) -> str:

@@ -157,7 +157,6 @@ TURNS: dict[str, tuple[str, str]] = {
         r"RunState has no attribute 'approve': write runner\.resume\(state, ",
     ),
     "result as a text": ('runner.run("Hi").strip()', r"RunResult has no attribute 'strip': write result\.output"),
-    "decision on a result": ('runner.run("Hi").resume(True)', r"write runner\.resume\(result\.state, "),
     "content of a result": ('tool(add).invoke({"a": 1, "b": 2}).content', r"write result\.text, or result\.value\."),
     "success of a result": ("tool(add).invoke({}).ok", r"write not result\.is_error\."),
     "effect of a tool": ("tool(add).effect", r"write tool\.settings\.effect"),

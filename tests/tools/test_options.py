@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from toolkit import Decision, DefinitionError, Limits, OpenAIModel, Prices, Runner, Tool, Toolbox, tool
 from toolkit._runner.options import RunnerOptions, RunOptions, RunRequest
 from toolkit._tools.options import ToolOptions, ToolSettings
-from toolkit.approvers import Console, allow, ask_when, defer
+from toolkit.approvers import Console, allow, ask_when
 from toolkit.builtin import bash_tool, file_tools, http_tool
 from toolkit.middleware import redact
 from toolkit.sources.a2a import A2A
@@ -282,12 +282,9 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "tools of a provider": (Runner, "native_tools", r"Runner\(\[provider_tool\(\.\.\.\)\], api='responses'\)"),
     "tokens of an outer run": (RUNNING.run, "usage", "Leave it out: a run inside a tool counts in the outer run"),
     "turns of a chain": (Limits, "chain_limit", "Write max_turns="),
-    "values of a validator": (RUNNING.run, "validation_context", "Define the validator of output_type= where"),
     "limit of cost": (Runner, "max_cost", r"Limits has it: Runner\(\.\.\., limits=Limits\(\.\.\.\)\)"),
     "listener": (Runner, "on_event", "on_event of a hook gets them"),
-    "middleware": (Runner, "redact", r"middleware=\[audit\(\.\.\.\), redact\(\.\.\.\)\]"),
     "parallel runs": (partial(RUNNING.map, []), "max_concurrency", "Write max_parallel="),
-    "tools to ask about": (partial(ask_when, defer), "tools", r"Write names=\[\.\.\.\]"),
     "key of a server": (partial(MCP, "birds"), "token", "Write headers="),
     "operations": (partial(openapi_tools, {}), "operations", r"Write include=\[\.\.\.\]"),
     "key of a model's server": (partial(OpenAIModel, None), "api_key", r"Set it on the client: OpenAI\("),

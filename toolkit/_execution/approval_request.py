@@ -78,10 +78,10 @@ class ApprovalRequest:
         __getattr__ = explain_missing(
             make_hints(
                 ("tool_name", "request.name"),
-                ("args input params", "request.arguments"),
+                ("args input", "request.arguments"),
                 ("effect", "request.tool.settings.effect"),
-                ("call_id id tool_call_id", "request.call.id"),
-                ("deps run_id", "request.context.deps, request.context.run_id"),
+                ("call_id", "request.call.id"),
+                ("deps", "request.context.deps"),
             )
         )
 

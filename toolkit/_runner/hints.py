@@ -28,7 +28,7 @@ _RUNNER = make_hints(
     ),
     ("mcp_servers", "A server is one of the tools: Runner([MCP(...)]), from toolkit.sources.mcp import MCP."),
     (
-        "agents handoffs managed_agents sub_agents subagents",
+        "agents handoffs managed_agents sub_agents",
         "A runner is a tool of another one: Runner([other]), or other.as_tool(..., handoff=True).",
     ),
     ("llm model_name", "Write Runner(..., model=...)."),
@@ -93,7 +93,6 @@ _RUNNER = make_hints(
         "Write Runner([code_tool([...])]), from toolkit.builtin import code_tool.",
     ),
     ("cache", "Write Runner(..., middleware=[cache(...)]), of toolkit.middleware."),
-    ("audit redact", "It is a middleware: Runner(..., middleware=[audit(...), redact(...)]), of toolkit.middleware."),
     ("model_settings options settings", "Write Runner(..., request_options={...})."),
     ("run_config", "Its settings are options of the Runner, such as Runner(..., hooks=[...])."),
     ("tool_error_formatter", "Write Runner(..., format_error=...)."),
@@ -137,7 +136,6 @@ RUN_HINTS = make_hints(
     ("deferred_tool_results resume", "Write runner.resume(result.state, {call_id: True})."),
     ("on_event stream_mode version", "runner.stream(prompt) gives the events of a run."),
     ("usage", "Leave it out: a run inside a tool counts in the outer run."),
-    ("validation_context", "Define the validator of output_type= where you know the values that it needs."),
     ("cancel_signal cancellation_token controller", "Write handle = runner.start(prompt), and handle.cancel()."),
 )
 

@@ -138,9 +138,8 @@ ALL_RUN_HINTS: Mapping[str, str] = {
 MAP_HINTS: Mapping[str, str] = {
     **ALL_RUN_HINTS,
     **make_hints(
-        ("concurrency max_concurrency max_threads max_workers n_jobs workers", "Write max_parallel=..."),
+        ("concurrency max_concurrency max_workers", "Write max_parallel=..."),
         ("return_exceptions", "Leave it out: the exception of a run that failed is in the list."),
-        ("path resume", "Write save='answers.jsonl'."),
     ),
 }
 

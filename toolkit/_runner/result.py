@@ -26,7 +26,7 @@ T = TypeVar("T", default=str)
 OTHER_NAMES: Mapping[str, str] = make_hints(
     ("answer content data final_output final_output_as get_output output_text parsed", "output"),
     ("response structured_output text value", "output"),
-    ("lower split splitlines startswith strip upper", "output"),
+    ("split startswith strip", "output"),
     ("all_messages history to_input_list", "messages"),
     ("new_items new_messages", "messages, the earlier ones included"),
     ("interruptions interrupts", "pending"),
@@ -127,12 +127,7 @@ class RunResult(Generic[T]):
         Path(path).write_text(render(self, "page.render_page"), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # checkers know what there is
-        __getattr__ = explain_missing(
-            {
-                **{name: f"result.{ours}" for name, ours in OTHER_NAMES.items()},
-                **dict.fromkeys(("approve", "reject", "resume"), "runner.resume(result.state, {call_id: True})"),
-            }
-        )
+        __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
 
     @property
     def is_paused(self) -> bool:

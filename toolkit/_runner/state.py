@@ -91,10 +91,8 @@ class RunState(FrozenValue):
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             make_hints(
-                ("approve reject resume", "runner.resume(state, {pending.call.id: True for pending in state.pending})"),
+                ("approve reject", "runner.resume(state, {pending.call.id: True for pending in state.pending})"),
                 ("get_interruptions interruptions", "state.pending"),
-                ("id", "state.run_id"),
-                ("dump dumps model_dump_json to_string", "state.to_json()"),
             )
         )
 

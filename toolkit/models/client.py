@@ -76,9 +76,9 @@ class ResponseBuilder(ABC):
 
 
 HINTS = make_hints(
-    ("model model_name", "The model's name is the second argument."),
+    ("model", "The model's name is the second argument."),
     ("api_key base_url http_client max_retries timeout", "Set it on the client: OpenAI(...)."),
-    ("max_tokens reasoning reasoning_effort request_options temperature", "Write options={...}, keys of the request."),
+    ("max_tokens reasoning_effort request_options temperature", "Write options={...}, keys of the request."),
 )
 
 

@@ -110,8 +110,8 @@ def openapi_tools(
 OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
 HINTS = make_hints(
     ("prefix name", "Write Toolbox(openapi_tools(...)).prefixed(...)."),
-    ("server url", "Write base_url=..."),
-    ("filter operations tags", "Write include=[...] or exclude=[...], with operation ids, tags or paths."),
+    ("url", "Write base_url=..."),
+    ("operations tags", "Write include=[...] or exclude=[...], with operation ids, tags or paths."),
     ("api_key auth token", "Write headers={'Authorization': 'Bearer ...'}, or client=httpx2.AsyncClient(auth=...)."),
 )
 
