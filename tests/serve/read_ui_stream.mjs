@@ -1,5 +1,6 @@
 // Reads server-sent events of a UI message stream with the parser of Vercel's AI SDK, as `useChat` does; prints the
-// message that they make, and checks it as an application does that loads it again. The first line of the input is the message so far, or null. The argument is the package.
+// message that they make, and checks it as an application does that loads it again. The first line of the input is the
+// message so far, or null. The argument is the package.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 const sdk = createRequire(process.argv[2])("ai");

@@ -52,7 +52,7 @@ class Gemini(Dialect):
 
 
 class Interactions(Gemini):
-    """Tools go out as functions, calls come back as steps `function_call`."""
+    """Tools go out as functions, calls come back as steps `function_call`, and results are steps, too."""
 
     name = "interactions"
 
@@ -67,7 +67,7 @@ class Interactions(Gemini):
 
     @override
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
-        """Read an interaction, or its steps; a stored one may hold the results of its calls, too."""
+        """Read an interaction, or its steps; leave out calls that have a result, as in a stored interaction."""
         steps = list_items(reply, "steps")
         answered = [get_member(step, "call_id") for step in steps if get_member(step, "type") == "function_result"]
         for step in steps:

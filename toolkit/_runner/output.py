@@ -146,7 +146,7 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     if kind is None:
         raise TypeError("null is not an answer; leave it out for a text")
     if isroutine(kind):
-        raise TypeError("a function is not a type, and would be called with each part of a streamed answer")
+        raise TypeError("a function is not a type")
     adapter = TypeAdapter[Any](kind)
     if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}

@@ -205,7 +205,7 @@ class VercelEncoder(RunEncoder):
     def finish_call(self, event: ToolCallFinished) -> Iterator[WireEvent]:
         call, result = event.call, event.result
         yield from self._encode_call_once(call)
-        if result.kind == "rejected" and self._turn is None:  # by an answer that the client has, with its reason
+        if result.kind == "rejected" and self._turn is None:  # before any turn: the client rejected it
             yield {"type": "tool-output-denied", "toolCallId": call.id}
         elif result.is_error:
             text = replace_surrogates(result.text or result.error or "")
