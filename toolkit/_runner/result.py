@@ -126,7 +126,7 @@ class RunResult(Generic[T]):
         """
         Path(path).write_text(render(self, "page.render_page"), encoding="utf-8", errors="backslashreplace")
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
 
     @property

@@ -481,7 +481,7 @@ class Runner(Controls):
     def __reduce__(self) -> NoReturn:
         raise TypeError("A Runner cannot be pickled or copied: make one in each process, or use map() or threads.")
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(METHOD_HINTS)
 
     def _repr_html_(self) -> str:

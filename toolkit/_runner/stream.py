@@ -97,13 +97,11 @@ class _Stream(Controls, Generic[T]):
 
         return render_stream(self._run.result)
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             {
                 **{name: f"stream.result.{ours}, after the last event" for name, ours in RESULT_NAMES.items()},
-                **dict.fromkeys(
-                    ("events", "stream_events", "stream_output", "stream_text"), "for event in stream, or async for"
-                ),
+                **make_hints(("events stream_events stream_output stream_text", "for event in stream, or async for")),
             }
         )
 
@@ -118,7 +116,7 @@ class RunStream(_Stream[T]):
     def __iter__(self) -> Self:
         return self
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report such a loop themselves
 
         def __aiter__(self) -> NoReturn:
             raise TypeError("This stream is read by: for event in stream. In an event loop write runner.astream(...).")
@@ -164,7 +162,7 @@ class AsyncRunStream(_Stream[T]):
     def __aiter__(self) -> Self:
         return self
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report such a loop themselves
 
         def __iter__(self) -> NoReturn:
             raise TypeError("An async stream is read by: async for event in stream. Or write runner.stream(...).")
@@ -250,7 +248,7 @@ class RunHandle(Controls, Generic[T]):
                 return
             yield event
 
-    if not TYPE_CHECKING:  # checkers know what there is
+    if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             {
                 **{name: f"handle.result().{ours}" for name, ours in RESULT_NAMES.items()},
