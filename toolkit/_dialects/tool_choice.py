@@ -108,9 +108,7 @@ def render_choice(
         return {}
     if allowed is None or choice not in (None, "auto", "required"):
         return {"tool_choice": choice if choice in MODES else render("function", {"name": choice})}
-    outputs = [spec.name for spec in request.all_tools[len(request.tools) :]]  # the call that is the output
-    offered = {spec.name for spec in request.all_tools}  # a hook may have removed some
-    tools = [render("function", {"name": name}) for name in (*allowed, *outputs) if name in offered]
+    tools = [render("function", {"name": spec.name}) for spec in offer_allowed(request).all_tools]
     if not tools:
         return {"tool_choice": "none"}
     return {"tool_choice": render("allowed_tools", {"mode": choice or "auto", "tools": tools})}
