@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -99,8 +100,7 @@ def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
 
 def _find_home(name: str, module: str) -> str:
     """Return the public module that has a name; "" if there is none, or if the name is a submodule of `module`."""
-    import sys  # these are needed only for errors
-    from importlib.util import find_spec
+    from importlib.util import find_spec  # needed only for errors
     from pathlib import Path
 
     if hasattr(sys.modules[module], "__path__") and find_spec(f"{module}.{name}"):
