@@ -37,6 +37,7 @@ from toolkit import (
 from toolkit.builtin import shell_tool
 from toolkit.display import show
 from toolkit.errors import ToolkitError
+from toolkit.events import Event, RunStarted
 from toolkit.middleware import Next
 from toolkit.sources.openapi import openapi_tools
 from toolkit.testing import FakeServer, Reply, ScriptedModel, call
@@ -290,6 +291,10 @@ def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
         def before_call(self, call: ToolCall, context: ToolContext) -> None:
             raise RuntimeError("the hook's own")
 
+        def on_event(self, event: Event, run_id: str) -> None:
+            if isinstance(event, RunStarted):
+                raise RuntimeError("the listener's own")
+
     async def wrap(call: ToolCall, call_next: Next) -> ToolResult:
         raise RuntimeError("the middleware's own")
 
@@ -303,9 +308,10 @@ def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert [
         "Tool fail raised RuntimeError (relay= lets the model read the message)",
         *[f"The gate {refuse!r} raised, so it does not allow the call."] * 2,
+        f"The hook {hook.on_event!r} failed; the run goes on.",
         f"The hook {hook.before_call!r} failed; its call gets an error.",
         "A middleware or gate around the call fail failed; the call gets an error.",
     ] == caplog.messages
-    assert ["fail", "refuse", "refuse", "before_call", "wrap"] == [
+    assert ["fail", "refuse", "refuse", "on_event", "before_call", "wrap"] == [
         frame.name for record in caplog.records for frame in traceback.extract_tb((record.exc_info or [None])[-1])
     ]
