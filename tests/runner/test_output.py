@@ -246,12 +246,6 @@ def test_function(kind: Any) -> None:
         Runner(model=ScriptedModel([])).run("x", output_type=kind)
 
 
-def test_list_of_types() -> None:
-    """Several types in a list, as other libraries take them, are refused with what to write here."""
-    with pytest.raises(DefinitionError, match=r"Pass a type, such as .* or a union A \| B\.$"):
-        Runner(model=ScriptedModel([])).run("x", output_type=[Person, Tree])
-
-
 def test_async_validator() -> None:
     """A validator that is async would not run, and its coroutine be the answer: it is refused."""
 

@@ -127,8 +127,8 @@ TURNS: dict[str, tuple[str, str]] = {
         "A message of the role user needs content; this one has none: .*Hello",
     ),
     "value as type of the answer": (
-        'runner.run("Hi", output_type=[int])',
-        "is not a type that JSON can fill: .*Pass a type, such as",
+        'runner.run("Hi", output_type=[int, str])',
+        r"is not a type that JSON can fill: .*Pass a type, such as .* or a union A \| B\.",
     ),
     "another library's name": ('runner.run("Hi").final_output', r"write result\.output\."),
     "tokens": ('runner.run("Hi").total_tokens', r"write result\.usage\.total_tokens\."),

@@ -70,7 +70,7 @@ class Run(Generic[T]):
         handoff: A response that no model wrote: its call hands the user's message to the sub-agent that has the
             conversation.
         responses: The responses of the model so far.
-        closed: Calls that waited for approval when the run was ended.
+        closed: Calls that had no result when the run was ended; to be reported.
         result: None until the run has ended.
     """
 
@@ -147,7 +147,7 @@ class Run(Generic[T]):
                 yield RunStarted(run_id=conversation.run_id, model=model.name, name=self.settings.name, address=address)
                 try:
                     while self.result is None:
-                        if self.cancellation and not conversation.has_open_calls:  # these are skipped
+                        if self.cancellation and not conversation.has_open_calls:  # their step skips them
                             conversation.end("cancelled")
                         if queue.has_steering:
                             for message in conversation.read_messages(queue):
@@ -354,7 +354,10 @@ class Run(Generic[T]):
         self._set_result(self.conversation.text, reason)
 
     def _set_result(self, output: Any, reason: FinishReason) -> None:
-        """Set the result; its output is None if there is only text and the output type is another one."""
+        """Set the result, and end the calls that have none.
+
+        The output is None if there is only text and the output type is another one.
+        """
         is_text = isinstance(output, str) and reason in UNTYPED_REASONS
         state = self.conversation.state
         calls = [call for message in state.messages if isinstance(message, ModelResponse) for call in message.calls]
