@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from toolkit._concurrency.cancellation import Cancellation
-from toolkit._options import explain_missing, make_hints
+from toolkit._options import explain_missing
 
 Deps = TypeVar("Deps", default=None)
 
@@ -61,20 +61,18 @@ class ToolContext(Generic[Deps]):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                (
-                    "config context get_state invocation_state lifespan_context runtime set_state state store",
-                    "context.deps",
-                ),
-                ("debug error info log report_progress stream_writer warning", "context.progress(text)"),
-                ("emit_output_delta", "context.update(value)"),
-                ("cancel_signal", "context.cancelled"),
-                ("remaining_time", "context.deadline"),
-                ("run_step", "context.iteration"),
-                ("elicit interrupt", "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
-                ("retry", "context.attempt"),
-                ("tool_call_id", "context.call_id"),
-            )
+            (
+                "config context get_state invocation_state lifespan_context runtime set_state state store",
+                "context.deps",
+            ),
+            ("debug error info log report_progress stream_writer warning", "context.progress(text)"),
+            ("emit_output_delta", "context.update(value)"),
+            ("cancel_signal", "context.cancelled"),
+            ("remaining_time", "context.deadline"),
+            ("run_step", "context.iteration"),
+            ("elicit interrupt", "@tool(approve=True), or ask_user_tool of toolkit.builtin"),
+            ("retry", "context.attempt"),
+            ("tool_call_id", "context.call_id"),
         )
 
     @staticmethod

@@ -49,15 +49,13 @@ class FrozenValue:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("content", "message.text"),
-                ("role", "isinstance(message, UserMessage): each role has its own class, of toolkit.models"),
-                ("tool_calls", "message.calls of a ModelResponse"),
-                ("args input", "json.loads(call.arguments)"),
-                ("function", "call.name and call.arguments"),
-                ("prompt_tokens", "usage.input_tokens"),
-                ("completion_tokens", "usage.output_tokens"),
-            )
+            ("content", "message.text"),
+            ("role", "isinstance(message, UserMessage): each role has its own class, of toolkit.models"),
+            ("tool_calls", "message.calls of a ModelResponse"),
+            ("args input", "json.loads(call.arguments)"),
+            ("function", "call.name and call.arguments"),
+            ("prompt_tokens", "usage.input_tokens"),
+            ("completion_tokens", "usage.output_tokens"),
         )
 
     def replace(self, **changes: Any) -> Self:
@@ -423,7 +421,7 @@ class ToolResult(NamedTuple):
 
 if not TYPE_CHECKING:  # in the class, mypy takes it for a field
     ToolResult.__getattr__ = explain_missing(
-        make_hints(("content data output", "result.text, or result.value"), ("ok success", "not result.is_error"))
+        ("content data output", "result.text, or result.value"), ("ok success", "not result.is_error")
     )
 
 _new = tuple.__new__  # the constructor takes twice the time, and unpacking the other fields takes longer, too

@@ -80,8 +80,9 @@ def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str])
     return f"The options are: {', '.join(known)}."
 
 
-def explain_missing(hints: Mapping[str, str]) -> Callable[[object, str], NoReturn]:
-    """Make the `__getattr__` of a class; its errors say what to write in place of names of other libraries."""
+def explain_missing(*rows: tuple[str, str]) -> Callable[[object, str], NoReturn]:
+    """Make the `__getattr__` of a class, whose errors say what to write instead; the rows are those of `make_hints`."""
+    hints = make_hints(*rows)
 
     def refuse(self: object, name: str) -> NoReturn:
         hint = f": write {hints[name]}" if name in hints else ""

@@ -545,25 +545,23 @@ class Toolbox:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("tool tool_plain", "@tool of toolkit, and pass the function: Toolbox([f])"),
-                ("add_function add_tool append register register_tool", "box.add(f)"),
-                ("call_tool execute invoke run", "box.call(name, arguments)"),
-                ("combine extend import_server merge mount", "box | other"),
-                ("all_definitions definitions get_schemas schema to_openai tool_definitions", 'box.schemas("chat")'),
-                ("to_anthropic", 'box.schemas("anthropic")'),
-                ("approval_required", "Toolbox([...], defaults={'approve': True})"),
-                ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
-                ("disable exclude filter only select without", "box.filtered(function)"),
-                ("functions get_tools list_tools tools", "[*box]"),
-                ("get_tool", "box[name]"),
-                ("rename renamed", "Toolbox([f.with_name(name)])"),
-                ("remove_tool unregister", "box.remove(name)"),
-                ("all any race", "box.call_many(calls, wait=...)"),
-                ("calls_schema", "calls_schema(box), of toolkit.calls"),
-                ("parse_calls", "parse_calls(box, reply), of toolkit.calls"),
-                ("tool_names", "box.names"),
-            )
+            ("tool tool_plain", "@tool of toolkit, and pass the function: Toolbox([f])"),
+            ("add_function add_tool append register register_tool", "box.add(f)"),
+            ("call_tool execute invoke run", "box.call(name, arguments)"),
+            ("combine extend import_server merge mount", "box | other"),
+            ("all_definitions definitions get_schemas schema to_openai tool_definitions", 'box.schemas("chat")'),
+            ("to_anthropic", 'box.schemas("anthropic")'),
+            ("approval_required", "Toolbox([...], defaults={'approve': True})"),
+            ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
+            ("disable exclude filter only select without", "box.filtered(function)"),
+            ("functions get_tools list_tools tools", "[*box]"),
+            ("get_tool", "box[name]"),
+            ("rename renamed", "Toolbox([f.with_name(name)])"),
+            ("remove_tool unregister", "box.remove(name)"),
+            ("all any race", "box.call_many(calls, wait=...)"),
+            ("calls_schema", "calls_schema(box), of toolkit.calls"),
+            ("parse_calls", "parse_calls(box, reply), of toolkit.calls"),
+            ("tool_names", "box.names"),
         )
 
     def _repr_html_(self) -> str:

@@ -24,7 +24,7 @@ from toolkit._execution.approval import Approver, Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest, digest_definition
 from toolkit._guards.options import check_choice, check_function, check_sync_function, check_texts, check_type
 from toolkit._messages import Effect
-from toolkit._options import check_methods, check_options, explain_missing, make_hints
+from toolkit._options import check_methods, check_options, explain_missing
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.tool import Tool
 from toolkit.display.cards import render_decided, render_pending
@@ -247,7 +247,7 @@ class ApprovalQueue:
         raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(make_hints(("approve reject resolve", "queue.answer(call_id, True)")))
+        __getattr__ = explain_missing(("approve reject resolve", "queue.answer(call_id, True)"))
 
     async def __call__(self, request: ApprovalRequest) -> Verdict:
         """Add a call to the queue, and wait for the answer."""

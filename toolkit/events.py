@@ -27,7 +27,7 @@ from toolkit._messages import (
     clean_json,
     make_plain,
 )
-from toolkit._options import explain_missing, make_hints
+from toolkit._options import explain_missing
 
 __all__ = [
     "ApprovalNeeded",
@@ -96,7 +96,7 @@ class TurnStarted:
 
 
 # Attributes of an event of a call, by the names that other libraries use.
-_CALL_HINTS = make_hints(
+_CALL_HINTS = (
     ("name tool tool_name", "event.call.name"),
     ("call_id id tool_call_id", "event.call.id"),
     ("args arguments input", "event.call.arguments"),
@@ -110,7 +110,7 @@ class TextDelta:
     text: str
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(make_hints(("content data delta", "event.text")))
+        __getattr__ = explain_missing(("content data delta", "event.text"))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class ToolCallStarted:
     source: str = ""
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(_CALL_HINTS)
+        __getattr__ = explain_missing(*_CALL_HINTS)
 
     @property
     def name(self) -> str:
@@ -204,7 +204,7 @@ class ToolCallUpdated:
     partial: ToolResult | None = None
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(_CALL_HINTS)
+        __getattr__ = explain_missing(*_CALL_HINTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,12 +273,10 @@ class PendingApproval:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("name tool tool_name", "pending.call.name"),
-                ("call_id id tool_call_id", "pending.call.id"),
-                ("args input", "pending.arguments"),
-                ("approve reject", "runner.resume(state, {pending.call.id: True})"),
-            )
+            ("name tool tool_name", "pending.call.name"),
+            ("call_id id tool_call_id", "pending.call.id"),
+            ("args input", "pending.arguments"),
+            ("approve reject", "runner.resume(state, {pending.call.id: True})"),
         )
 
     def __str__(self) -> str:
@@ -318,14 +316,12 @@ class ToolCallFinished:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                *((name, f"call.result.{name}") for name in ("text", "value", "error", "is_error", "kind", "details")),
-                ("content output", "call.result.text, or call.result.value"),
-                ("args input kwargs params", "call.arguments"),
-                ("tool tool_name", "call.name"),
-                ("call_id id tool_call_id", "call.call.id"),
-                ("duration", "call.seconds"),
-            )
+            *((name, f"call.result.{name}") for name in ("text", "value", "error", "is_error", "kind", "details")),
+            ("content output", "call.result.text, or call.result.value"),
+            ("args input kwargs params", "call.arguments"),
+            ("tool tool_name", "call.name"),
+            ("call_id id tool_call_id", "call.call.id"),
+            ("duration", "call.seconds"),
         )
 
     def __str__(self) -> str:

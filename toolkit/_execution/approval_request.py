@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit._context import ToolContext, discard
 from toolkit._messages import ToolCall
-from toolkit._options import explain_missing, make_hints
+from toolkit._options import explain_missing
 from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference
 from toolkit._schema.json_text import escape_confusable, load_json, make_digest, to_json_text
 from toolkit._tools.handlers import Handler
@@ -76,13 +76,11 @@ class ApprovalRequest:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("tool_name", "request.name"),
-                ("args input", "request.arguments"),
-                ("effect", "request.tool.settings.effect"),
-                ("call_id", "request.call.id"),
-                ("deps", "request.context.deps"),
-            )
+            ("tool_name", "request.name"),
+            ("args input", "request.arguments"),
+            ("effect", "request.tool.settings.effect"),
+            ("call_id", "request.call.id"),
+            ("deps", "request.context.deps"),
         )
 
     def __post_init__(self) -> None:

@@ -140,7 +140,7 @@ RUN_HINTS = make_hints(
 )
 
 # Methods of a Runner.
-METHOD_HINTS = make_hints(
+METHOD_HINTS = (
     ("function register tool register_tool tool_plain", "@tool of toolkit, and pass the function: Runner([f])"),
     ("ask chat execute generate invoke run_sync chain kickoff prompt", "runner.run(prompt)"),
     ("ainvoke chat_async invoke_async run_async", "await runner.arun(prompt)"),

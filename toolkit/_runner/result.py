@@ -127,7 +127,7 @@ class RunResult(Generic[T]):
         Path(path).write_text(render(self, "page.render_page"), encoding="utf-8", errors="backslashreplace")
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing({name: f"result.{ours}" for name, ours in OTHER_NAMES.items()})
+        __getattr__ = explain_missing(*((name, f"result.{ours}") for name, ours in OTHER_NAMES.items()))
 
     @property
     def is_paused(self) -> bool:

@@ -482,7 +482,7 @@ class Runner(Controls):
         raise TypeError("A Runner cannot be pickled or copied: make one in each process, or use map() or threads.")
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
-        __getattr__ = explain_missing(METHOD_HINTS)
+        __getattr__ = explain_missing(*METHOD_HINTS)
 
     def _repr_html_(self) -> str:
         from toolkit.display.cards import render_runner  # only a notebook asks

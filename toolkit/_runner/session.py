@@ -112,12 +112,10 @@ class Session:
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("chat_history get_items get_messages history items", "session.messages"),
-                ("add add_items add_message add_messages append", "session.extend(messages)"),
-                ("clear_session reset", "session.clear()"),
-                ("save to_dict", "session.to_json()"),
-            )
+            ("chat_history get_items get_messages history items", "session.messages"),
+            ("add add_items add_message add_messages append", "session.extend(messages)"),
+            ("clear_session reset", "session.clear()"),
+            ("save to_dict", "session.to_json()"),
         )
 
 

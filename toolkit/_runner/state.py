@@ -22,7 +22,7 @@ from toolkit._messages import (
     message_from_dict,
     message_to_dict,
 )
-from toolkit._options import explain_missing, make_hints
+from toolkit._options import explain_missing
 from toolkit._schema.json_text import dump_json
 from toolkit.errors import ConversationError
 from toolkit.events import FinishReason, PendingApproval, ToolCallFinished
@@ -90,10 +90,8 @@ class RunState(FrozenValue):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("approve reject", "runner.resume(state, {pending.call.id: True for pending in state.pending})"),
-                ("get_interruptions interruptions", "state.pending"),
-            )
+            ("approve reject", "runner.resume(state, {pending.call.id: True for pending in state.pending})"),
+            ("get_interruptions interruptions", "state.pending"),
         )
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from toolkit._concurrency.backend import run_sync
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._concurrency.tasks import get_loop
 from toolkit._concurrency.threads import LONGEST_WAIT, start_thread
-from toolkit._options import explain_missing, hide_frames, is_float, make_hints
+from toolkit._options import explain_missing, hide_frames, is_float
 from toolkit._runner.prompt import UserInput
 from toolkit._runner.result import OTHER_NAMES, RunResult, require_result
 from toolkit._runner.run import Run
@@ -99,10 +99,8 @@ class _Stream(Controls, Generic[T]):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                **{name: f"stream.result.{ours}, after the last event" for name, ours in RESULT_NAMES.items()},
-                **make_hints(("events stream_events stream_output stream_text", "for event in stream, or async for")),
-            }
+            *((name, f"stream.result.{ours}, after the last event") for name, ours in RESULT_NAMES.items()),
+            ("events stream_events stream_output stream_text", "for event in stream, or async for"),
         )
 
 
@@ -250,12 +248,9 @@ class RunHandle(Controls, Generic[T]):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            {
-                **{name: f"handle.result().{ours}" for name, ours in RESULT_NAMES.items()},
-                **make_hints(
-                    ("get join wait", "handle.result()"), ("done finished is_done is_running running", "handle.status")
-                ),
-            }
+            *((name, f"handle.result().{ours}") for name, ours in RESULT_NAMES.items()),
+            ("get join wait", "handle.result()"),
+            ("done finished is_done is_running running", "handle.status"),
         )
 
     def __await__(self) -> Generator[Any, None, RunResult[T]]:

@@ -407,17 +407,15 @@ class Tool(Generic[P, R]):
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
-            make_hints(
-                ("call execute forward on_invoke_tool run", "tool.invoke(arguments)"),
-                ("arun", "await tool.ainvoke(arguments)"),
-                ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
-                ("parameters_schema", "tool.parameters"),
-                ("display_name label", "tool.title"),
-                ("effect retries timeout", "tool.settings.effect, tool.settings.timeout and so on"),
-                ("fn func function implementation original_function", "inspect.unwrap(tool)"),
-                ("rename renamed", "tool.with_name(name)"),
-                ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
-            )
+            ("call execute forward on_invoke_tool run", "tool.invoke(arguments)"),
+            ("arun", "await tool.ainvoke(arguments)"),
+            ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
+            ("parameters_schema", "tool.parameters"),
+            ("display_name label", "tool.title"),
+            ("effect retries timeout", "tool.settings.effect, tool.settings.timeout and so on"),
+            ("fn func function implementation original_function", "inspect.unwrap(tool)"),
+            ("rename renamed", "tool.with_name(name)"),
+            ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
         )
 
     def _repr_html_(self) -> str:
