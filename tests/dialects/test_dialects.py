@@ -341,6 +341,7 @@ REPLIES: dict[str, tuple[str, Any]] = {
     "chat: choice": ("chat", CHOICE),
     "chat: choice object": ("chat", ChatCompletion.model_validate(CHAT).choices[0]),
     "chat: message": ("chat", CHAT_MESSAGE),
+    "chat: message with a member of that name": ("chat", {**CHAT_MESSAGE, "message": "I add."}),
     "chat: message object": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message),
     "chat: calls": ("chat", CHAT_MESSAGE["tool_calls"]),
     "chat: call objects": ("chat", ChatCompletion.model_validate(CHAT).choices[0].message.tool_calls),

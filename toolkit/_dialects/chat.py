@@ -103,7 +103,7 @@ def get_message(reply: Any) -> Any:
     choices = get_member(reply, "choices")
     is_completion = isinstance(choices, (list, tuple)) and choices and choices[0] is not None
     choice = choices[0] if is_completion else reply
-    message = get_member(choice, "message")
+    message = None if get_member(choice, "role") else get_member(choice, "message")  # only a message has a role
     return choice if message is None else message
 
 
