@@ -148,6 +148,15 @@ def test_growth(kind: Any, texts: list[str], grown: list[Any]) -> None:
     assert grown == values(kind, *texts)
 
 
+class Key(BaseModel):
+    key: str
+
+
+class Keys(BaseModel):
+    keys: list[Key]
+    note: str = ""
+
+
 REPORT = {"title": "", "score": None, "sections": [{"heading": "", "lines": None}, {"heading": "", "lines": [""]}]}
 PAIRS = {"additional_properties": [{"key": "ab", "value": 1}, {"key": "cd", "value": [2]}]}
 # Types whose schemas are rewritten for strict mode: an answer in the form that is sent, and its values.
@@ -161,6 +170,11 @@ REWRITTEN: dict[str, tuple[Any, Any, list[Any]]] = {
             Report(title="", sections=[Section(heading="")] * 2),
             Report(title="", sections=[Section(heading=""), Section(heading="", lines=[""])]),
         ],
+    ),
+    "no pairs": (
+        Keys,
+        {"keys": [{"key": ""}] * 3, "note": None},
+        [Keys(keys=[]), Keys(keys=[Key(key="")] * 2), Keys(keys=[Key(key="")] * 3)],
     ),
     "any keys": (dict[str, Any], PAIRS, [{}, {"ab": 1}, {"ab": 1, "cd": [2]}]),
     "tuples": (

@@ -133,8 +133,9 @@ def _is_pair(item: Any) -> bool:
 def ends_in_key(document: Document) -> bool:
     """Return whether the beginning of a document may end in a pair whose value is missing."""
     if isinstance(document, list) and document:
-        last = document[-1]
-        return (isinstance(last, dict) and last.keys() <= {KEY}) or ends_in_key(last)
+        first, last = document[0], document[-1]
+        may_be_pairs = first is last or _is_pair(first)
+        return (may_be_pairs and isinstance(last, dict) and last.keys() <= {KEY}) or ends_in_key(last)
     return isinstance(document, dict) and bool(document) and ends_in_key(next(reversed(document.values())))
 
 
