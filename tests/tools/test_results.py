@@ -501,6 +501,14 @@ def test_other_files_for_interactions(file: File, text: str) -> None:
     assert [{"type": "text", "text": "1"}, {"type": "text", "text": text}] == step["result"]
 
 
+def test_image_alone_for_interactions() -> None:
+    """An image without a text has no empty block of text beside it."""
+    get = tool(lambda: ToolResult("", "", images=(PIXEL,)), name="get")
+    (step,) = Toolbox([get]).answer(CALLED["interactions"], "interactions")
+
+    assert ["image"] == [block["type"] for block in step["result"]]
+
+
 def test_messages_as_wire() -> None:
     """What a request has is read back as it was."""
     message = UserMessage("Look.", (PIXEL,), (REPORT,))

@@ -94,7 +94,8 @@ def _render_step(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     text = replace_surrogates(result.text)
     attachments = [*map(_render_image, result.images), *map(_render_document, result.files)]
     step = {"type": "function_result", "name": call.name, "call_id": call.provider_call_id or call.id}
-    content = [{"type": "text", "text": text}, *attachments] if attachments else text
+    blocks = [{"type": "text", "text": text}] if text.strip() else []
+    content = [*blocks, *attachments] if attachments else text
     return {**step, "result": content, **({"is_error": True} if result.is_error else {})}
 
 
