@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import openai
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, RootModel, field_validator, model_validator
-from typing_extensions import TypedDict
+from typing_extensions import Self, TypedDict
 
 from tests import ways
 from tests.servers import FakeServer
@@ -348,6 +348,21 @@ def test_validator_of_a_union(error: Exception, why: str) -> None:
         raise error
 
     test_budget(Annotated[Person | Place, AfterValidator(check)], ANN, why)
+
+
+class Teacher(BaseModel):
+    age: int
+
+    @model_validator(mode="after")
+    def refuse(self) -> Self:
+        raise ValueError("too young")
+
+
+def test_validator_of_a_member_of_a_union() -> None:
+    """What the validator of one model says has the same place in an answer with the key and in one without."""
+    why = r'result: Value error, too young \(received {"age": 9}\); result.x \(Place\): missing, but required'
+    for answer in ('{"result": {"age": 9}}', '{"age": 9}'):
+        test_budget(Teacher | Place, answer, why)
 
 
 def test_validator_that_explains() -> None:

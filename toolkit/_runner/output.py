@@ -74,7 +74,8 @@ class Output(Generic[T]):
             return self.validate(text)
         except ValidationError as error:
             faults = error.errors(include_url=False, include_context=False)
-            raise _refuse(ErrorExplainer(self.schema).explain(faults, _add_key(text))) from error
+            is_under_key = all(fault["loc"][:1] == (KEY,) for fault in faults)
+            raise _refuse(ErrorExplainer(self.schema).explain(faults, _add_key(text, objects=is_under_key))) from error
         except ToolError as error:  # of a validator, or of a JSON Schema
             raise _refuse(str(error)) from error
         except Exception as error:
