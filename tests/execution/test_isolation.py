@@ -266,17 +266,18 @@ FORKS = """
 import os, signal, time
 from tests.apart import process
 from toolkit import Runner
+from toolkit.builtin import shell_tool
 from toolkit.testing import ScriptedModel, call
 
-model = ScriptedModel([[call("process")] * 8, "Done."])
-handle = Runner([process], model=model).start("go")
+model = ScriptedModel([[CALL] * 8, "Done."])
+handle = Runner([process, shell_tool(".")], model=model).start("go")
 children = []
 try:
-    while handle.status == "running" and len(children) < 60:
+    while handle.status == "running" and len(children) < 120:
         children.append(os.fork())
         if not children[-1]:
             signal.pause()
-        time.sleep(0.005)
+        time.sleep(0.002)
     print(handle.result(timeout=20))
 finally:
     for child in children:
@@ -285,10 +286,13 @@ finally:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_forks_meanwhile() -> None:
+@pytest.mark.parametrize("made", ['call("process")', 'call("shell_exec", command="true")'])
+def test_forks_meanwhile(made: str) -> None:
     """Processes that fork off while calls start theirs, as those of a pool, delay no call."""
     ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKS], env={**os.environ, "PYTHONPATH": "."}, capture_output=True
+        [sys.executable, "-W", "ignore", "-c", FORKS.replace("CALL", made)],
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
     )
 
     assert b"Done." == ended.stdout.strip(), ended.stderr

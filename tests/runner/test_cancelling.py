@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
@@ -747,6 +748,7 @@ def test_sync_tool_that_ends_at_once(count: int, go: Callable[[Runner], RunResul
     def stop() -> str:
         """Stop the run."""
         runner.cancel()
+        time.sleep(0.001)
         return "stopped"
 
     calls = [call("stop"), *[call("look", n=n) for n in range(count - 1)]]
