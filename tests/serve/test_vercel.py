@@ -155,6 +155,24 @@ def test_cancelled_run() -> None:
     assert "abort" == [*started, *parts][-1]["type"]
 
 
+def leave_question(runner: Runner) -> Iterator[Event]:
+    """Yield the events of a run that is cancelled when a call waits for approval."""
+    with runner.stream("x") as stream:
+        for event in stream:
+            if isinstance(event, ApprovalNeeded):
+                stream.cancel()
+            yield event
+
+
+def test_cancelled_question() -> None:
+    """A call that waits for the client's answer when the run is cancelled has no output, which the SDK would refuse."""
+    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)]]), approve=defer)
+    kinds = [part["type"] for part in vercel.encode_events(leave_question(runner))]
+
+    assert ("tool-approval-request", "abort") == (kinds[-4], kinds[-1])
+    assert [] == [kind for kind in kinds if kind.startswith("tool-output")]
+
+
 class Censor:
     def after_model(self, response: object) -> None:
         raise Halt("I may not.")
@@ -354,6 +372,15 @@ def test_approval_in_the_sdk(approved: bool, end: str) -> None:
         (part["type"], part["state"], part.get("output")) for part in whole["parts"] if part["type"].startswith("tool-")
     ]
     assert "Done." == whole["parts"][-1]["text"]
+
+
+@needs_sdk
+def test_cancelled_question_in_the_sdk() -> None:
+    """An application can load a chat again whose run was cancelled while a call waited."""
+    runner = Runner([pay], model=ScriptedModel([[call("pay", amount=5)]]), approve=defer)
+    message, errors = read_by_sdk(vercel.encode_sse(leave_question(runner)))
+
+    assert ([], "approval-requested") == (errors, message["parts"][1]["state"])
 
 
 @needs_sdk

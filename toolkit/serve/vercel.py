@@ -183,6 +183,7 @@ class VercelEncoder(RunEncoder):
     _parts: int = 0  # number of texts and parts of reasoning
     # Ids of calls of sub-agents that have had a turn since the run was resumed.
     _started_agents: set[str] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)  # ids of calls that the client was asked about
 
     @override
     def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
@@ -204,6 +205,8 @@ class VercelEncoder(RunEncoder):
     @override
     def finish_call(self, event: ToolCallFinished) -> Iterator[WireEvent]:
         call, result = event.call, event.result
+        if call.id in self._asked and result.kind == "cancelled":  # the SDK takes no output without the client's answer
+            return
         yield from self._encode_call_once(call)
         if result.kind == "rejected" and self._turn is None:  # before any turn: the client rejected it
             yield {"type": "tool-output-denied", "toolCallId": call.id}
@@ -223,6 +226,7 @@ class VercelEncoder(RunEncoder):
     @override
     def add_approval(self, event: ApprovalNeeded) -> Iterator[WireEvent]:
         call = event.approval.call
+        self._asked.add(call.id)
         yield from self._encode_call_once(call)
         yield {"type": "tool-approval-request", "approvalId": call.id, "toolCallId": call.id}
         yield _encode_data(event)
