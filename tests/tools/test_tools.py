@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal
 from unittest.mock import Mock, create_autospec
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
 from toolkit import (
     Cancelled,
@@ -538,6 +538,53 @@ def test_super() -> None:
             return super().deposit(amount - 1)
 
     assert 9 == Careful(0).deposit.invoke('{"amount": 10}').value
+
+
+class Stay(BaseModel):
+    """Book a stay."""
+
+    nights: int = Field(1, le=9)
+    pin: SecretStr = SecretStr("0000")
+
+    @field_validator("nights")
+    @classmethod
+    def check_nights(cls, nights: int) -> int:
+        if nights == 7:
+            raise ValueError("a week is a package")
+        return nights
+
+    @model_validator(mode="after")
+    def check_pin(self) -> Stay:
+        if self.pin.get_secret_value() == "1234":
+            raise ValueError("the pin is too easy")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"nights": 8}, ""),
+        ({"nights": 10}, "nights: Input should be less than or equal to 9 (received 10)"),
+        ({"nights": 7}, "nights: Value error, a week is a package (received 7)"),
+        ({"pin": "1234"}, "Value error, the pin is too easy (received a secret)"),
+    ],
+    ids=["valid", "bound", "validator of a field", "validator of the model"],
+)
+def test_model_as_a_tool(arguments: dict[str, Any], text: str) -> None:
+    """What the validators of a class of pydantic refuse are invalid arguments, as for a parameter of this class."""
+    result = tool(Stay).invoke(arguments)
+
+    expected = f"Invalid arguments: {text}. Expected: Stay(nights: integer = 1, pin: string = ...)"
+    assert (result.error, result.kind) == ((expected, "invalid_arguments") if text else (None, None))
+
+
+def test_error_of_another_model() -> None:
+    """A function that makes an invalid model has failed; its arguments are not to blame."""
+
+    def book(nights: int) -> int:
+        return Stay(nights=nights).nights
+
+    assert tool(book).invoke({"nights": 7}).kind == "failed"
 
 
 PICKLED = {

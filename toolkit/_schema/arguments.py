@@ -141,6 +141,12 @@ class ArgumentParser:
                 return _explain_exception(raised)
         return InvalidArguments(self._explainer.explain(faults, text))
 
+    def explain(self, error: ValidationError) -> InvalidArguments:
+        """Explain an error of a model that was made of parsed arguments."""
+        refusal = InvalidArguments(self._explainer.explain(_list_faults(error)))
+        refusal.__cause__ = error
+        return refusal
+
 
 def refuse_length(arguments: RawArguments) -> NoReturn:
     """Raise an InvalidArguments about arguments of more than MAX_TEXT characters."""

@@ -5,10 +5,12 @@ A call that goes well stays in one function of its tool's own, which is made onc
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cached_property, partial
-from inspect import CO_COROUTINE
 from typing import Any, TypeAlias
+
+from pydantic_core import ValidationError
 
 from toolkit._concurrency.async_backend import AsyncBackend
 from toolkit._concurrency.backend import LazyAwaitable, await_value, is_cancelling
@@ -95,7 +97,7 @@ class Invocation:
 
     def _make_ainvoke(self) -> AsyncInvoke:
         validate, writers, code = self.parser.validate, self._writers, getattr(self._function, "__code__", None)
-        function = self._function if code and code.co_flags & CO_COROUTINE else None
+        function = self._function if code and code.co_flags & inspect.CO_COROUTINE else None
 
         async def ainvoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
             try:
@@ -184,7 +186,15 @@ class Invocation:
         for leaf in flatten(error):
             if isinstance(leaf, FatalError):  # it ends the run, in a group of errors too
                 raise leaf
+        if isinstance(error, ValidationError) and self._makes_model:
+            return ToolResult.from_error(self.parser.explain(error))
         return explain_exception(error, self._tool.name, self._tool.handler.interface.raises, self._tool.relay)
+
+    @property
+    def _makes_model(self) -> bool:
+        """Whether the tool is a class of pydantic, whose own validators may refuse arguments."""
+        function = getattr(self._tool.handler.function_handler, "function", None)
+        return inspect.isclass(function) and hasattr(function, "__pydantic_validator__")
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
         """Call the handler without a loop or a run and return its value; for a process or an executor."""
