@@ -270,13 +270,14 @@ def test_unknown_option() -> None:
     ("options", "message"),
     [
         ({"dialect": "klingon"}, "'klingon' is not one of 'chat', 'calls'"),
+        ({"dialect": "gemini"}, r"Write the loop yourself, with Toolbox\.schemas\('gemini'\) and answer\(reply\)\."),
         ({"order": "random"}, r"order='random' is not 'parallel', 'sequential' or batched\(n\)\."),
         ({"queue": "both"}, "queue='both' is not 'one' or 'all'."),
         ({"max_runs": 0}, "max_runs=0 is not a whole number of runs, at least 1."),
         ({"max_parallel": 0}, "max_parallel=0 is not a whole number of calls"),
         ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
     ],
-    ids=["dialect", "order", "queue", "max_runs", "max_parallel", "max_turns"],
+    ids=["dialect", "dialect without runs", "order", "queue", "max_runs", "max_parallel", "max_turns"],
 )
 def test_impossible_value(options: dict[str, Any], message: str) -> None:
     """A value that an option cannot have is refused where it is written, with those that it can."""

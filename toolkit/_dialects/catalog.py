@@ -19,6 +19,8 @@ RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 # The names of `DIALECTS`, for type checkers.
 DialectName: TypeAlias = Literal[RunDialectName, "anthropic", "gemini", "interactions", "mcp"]
 
+# Formats of providers that a Runner does not call.
+_OWN_LOOP = ("anthropic", "gemini", "interactions")
 # The names of `APIS`.
 API: TypeAlias = Literal["chat", "responses"]
 
@@ -36,6 +38,8 @@ class _Table(dict[str, T]):
         message = f"{self._option}={name!r:.100} is not one of {', '.join(map(repr, self))}."
         if name == "openai":
             raise ValueError(f'{message} OpenAI has two APIs: Chat Completions is "chat", Responses is "responses".')
+        if name in _OWN_LOOP:
+            raise ValueError(f"{message} Write the loop yourself, with Toolbox.schemas({name!r}) and answer(reply).")
         near = get_close_matches(str(name), self, n=1)
         raise ValueError(f"{message} Did you mean {near[0]!r}?" if near else message)
 
