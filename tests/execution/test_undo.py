@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from tests import ways
 from toolkit import (
@@ -426,8 +426,8 @@ def book_three(undo: Any, end: Any = "Done.", **options: Any) -> Runner:
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
-def test_failing_undo(is_idempotent: bool) -> None:
-    """An undo that raises is reported, and the others follow; it is tried again only if it may be repeated."""
+def test_failing_undo(is_idempotent: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """An undo that raises is reported and logged; the others follow. It is tried again only if it may be repeated."""
     seen: list[tuple[Any, str]] = []
 
     def cancel(booking: int, context: ToolContext) -> None:
@@ -437,13 +437,16 @@ def test_failing_undo(is_idempotent: bool) -> None:
 
     runner = book_three(tool(cancel, idempotent=is_idempotent))
     result = runner.run("Go.")
-    first, second = runner.undo(result.state), runner.undo(result.state)
+    first = runner.undo(result.state)
+    logged = [(record.getMessage(), record.exc_info is not None) for record in caplog.records]
+    second = runner.undo(result.state)
     keys = [key for _, key in seen]
 
     assert [(3, "undone", ""), (2, "failed", "OSError: down"), (1, "undone", "")] == [
         (int(each.call.arguments[-2]), each.outcome, each.error) for each in first
     ]
     assert isinstance(first[1].exception, OSError)
+    assert [('book({"n": 2}): OSError: down', True)] == logged
     assert ("undone" if is_idempotent else "unknown") == second[1].outcome
     assert [3, 2, 1, *([2] if is_idempotent else [])] == [booking for booking, _ in seen]
     assert 3 == len({*keys}) and (keys[1] == keys[-1]) == is_idempotent and all(keys)
@@ -795,6 +798,24 @@ def test_kills(kill_at: str, is_idempotent: bool, outcomes: list[str], cancelled
     assert outcomes == again.stdout.splitlines() == once_more.stdout.splitlines(), again.stderr
     assert cancelled == [booking for booking, _ in undone]
     assert len({*cancelled}) == len({key for _, key in undone})
+
+
+class Aliased(BaseModel):
+    number: int = Field(alias="ticketNumber")
+
+
+def test_result_with_an_alias() -> None:
+    """A result whose fields have other names in JSON is kept, and given to its undo."""
+    received: list[Any] = []
+
+    def book() -> Aliased:
+        """Book."""
+        return Aliased(ticketNumber=5)
+
+    runner = Runner([tool(undo=received.append)(book)], model=ScriptedModel([call("book"), "Done."]))
+    (undo,) = runner.undo(runner.run("Go.").state)
+
+    assert ("undone", [Aliased(ticketNumber=5)]) == (undo.outcome, received)
 
 
 class Ticket(BaseModel):
