@@ -840,6 +840,26 @@ def test_reasoning_that_a_hook_keeps_back() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "'messages.1': property 'reasoning_content' is unsupported"),  # Groq
+        (422, "Extra inputs are not permitted: body.messages.1.assistant.reasoning_content"),  # Mistral
+    ],
+)
+def test_reasoning_that_a_server_refuses(status: int, message: str) -> None:
+    """A server that refuses the reasoning of another one gets the conversation without it, and its own back."""
+    history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}]
+    call = {"id": "a", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    thought = reply.body({"choices": [{"message": {"reasoning": "Well.", "tool_calls": [call]}}]})
+    with FakeServer([reply.error(status, message), thought, "Yes."]) as server:
+        result = Runner([add], base_url=server.base_url, model="m").run("Sure?", messages=history)
+
+    sent = [[key for m in each.body["messages"] for key in m if "reasoning" in key] for each in server.requests]
+    assert "Yes." == result.output
+    assert [["reasoning_content"], [], ["reasoning"]] == sent
+
+
 SUMMARY = {"type": "reasoning.summary", "summary": "I look at the clock.", "id": None, "index": 0}
 SIGNATURE = {"type": "reasoning.encrypted", "data": "c2ln", "id": "a", "index": 0}
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from tests import ways
 from tests.servers import FakeServer
-from toolkit import File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
+from toolkit import FallbackModel, File, Image, ModelError, Runner, RunResult, RunState, Toolbox, ToolCall, Usage, tool
 from toolkit.errors import NoModelError
 from toolkit.events import ReasoningDelta, TextDelta, ToolArgumentsDelta
 from toolkit.models import CallReady, Message, ModelRequest, ModelResponse, ToolMessage, UserMessage
@@ -447,6 +447,49 @@ def test_runs_at_once_without_reasoning() -> None:
         runner = Runner(model="m", base_url=server.base_url, api="responses")
 
         assert ["Hi."] * 3 == [result.output for result in asyncio.run(main(runner))]
+
+
+def reasoning_ids(server: FakeServer) -> list[list[str]]:
+    """The reasoning in each request."""
+    return [[item["id"] for item in each.body["input"] if item.get("type") == "reasoning"] for each in server.requests]
+
+
+UNREADABLE = reply.error(400, "The content gAAA... could not be verified.", code="invalid_encrypted_content")
+HISTORY: list[Message] = [UserMessage("x"), ModelResponse(text="Hi.", items=(THOUGHT, message("Hi.")))]
+
+
+@pytest.mark.parametrize("through", [ways.run, ways.stream])
+@pytest.mark.parametrize("refusal", [UNREADABLE, reply.error(400, "Could not decrypt the provided encrypted_content.")])
+def test_reasoning_of_another_account(through: Any, refusal: Reply) -> None:
+    """A server that cannot read earlier reasoning gets the conversation without it, and its own reasoning back."""
+    own = reply.output({**THOUGHT, "id": "rs_2"}, called())
+    with FakeServer([refusal, own, HI]) as server, client_of(server) as client:
+        result = through(Runner([add], model="m", client=client, api="responses"), messages=HISTORY)
+
+    assert "Hi." == result.output
+    assert [["rs_1"], [], ["rs_2"]] == reasoning_ids(server)
+
+
+def test_reasoning_after_a_fallback() -> None:
+    """A model that stands in for another one gets the conversation without the reasoning of that."""
+    script = [reply.output(THOUGHT, called()), reply.error(503, "overloaded")]
+    with (
+        FakeServer(script) as first,
+        FakeServer([UNREADABLE, HI]) as second,
+        client_of(first) as client,
+        client_of(second) as spare,
+    ):
+        models = [ResponsesModel(each, "m") for each in (client, spare)]
+        result = Runner([add], model=FallbackModel(models)).run("x")
+
+    assert "Hi." == result.output
+    assert [["rs_1"], []] == reasoning_ids(second)
+
+
+def test_reasoning_that_is_not_the_reason() -> None:
+    """A server that refuses the conversation without reasoning, too, is not asked again."""
+    with FakeServer([UNREADABLE, UNREADABLE]) as server, pytest.raises(ModelError, match="could not be verified"):
+        Runner(model="m", base_url=server.base_url, api="responses").run("y", messages=HISTORY)
 
 
 # -- what is refused

@@ -170,6 +170,14 @@ class RunDialect(Dialect):
         json_schema = {**schema, "strict": True} if form.strict else schema
         return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
+    def drop_reasoning(self, memo: list[dict[str, Any]]) -> bool:
+        """Leave reasoning out of converted messages, and return whether there was any."""
+        before, memo[:] = memo.copy(), map(self._without_reasoning, memo)
+        return memo != before
+
+    def _without_reasoning(self, wire: dict[str, Any]) -> dict[str, Any]:
+        return wire
+
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return whether the reply's text may be streamed to the user as it arrives.
 

@@ -74,6 +74,10 @@ class Chat(RunDialect):
         choice = render_choice(request, lambda kind, members: {"type": kind, kind: members})
         return body | choice | self.render_output_format(request.output)
 
+    @override
+    def _without_reasoning(self, wire: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in wire.items() if key not in (*REASONING_KEYS, *_DETAILS)}
+
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
         form = self.form(spec)
         function = {"name": spec.name, **describe(spec), "parameters": form.schema}

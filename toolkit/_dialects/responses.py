@@ -120,6 +120,10 @@ class Responses(RunDialect):
             **({"output_schema": spec.output} if has_object_output(spec) else {}),
         }
 
+    @override
+    def _without_reasoning(self, wire: dict[str, Any]) -> dict[str, Any]:
+        return {"items": [item for item in wire["items"] if not _is_reasoning(item)]}
+
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
         """Read a response, or its output."""
         return map(parse_call, filter(is_call, list_items(reply, "output")))

@@ -24,7 +24,7 @@ from toolkit._options import check_options, is_whole, make_hints
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.errors import refuses_format, show_address, translate_errors
+from toolkit.models.errors import refuses_format, refuses_reasoning, show_address, translate_errors
 from toolkit.models.transport import find_client, parse_text, post, read_on, read_stream
 
 if TYPE_CHECKING:
@@ -222,7 +222,10 @@ class ServerModel:
         return await self._send(request, stream=stream)
 
     def _adapt(self, request: ModelRequest, body: Mapping[str, Any], error: ModelError) -> bool:  # noqa: ARG002
-        """Ask for a call, in the whole run, if the server refuses the schema of the output; return if that may help."""
+        """Leave out, in the whole run, reasoning or the schema of the output if refused; return if that may help."""
+        if refuses_reasoning(error) and self.dialect.drop_reasoning(request.memo):
+            logger.info("%r refuses the reasoning of earlier answers, so it is left out.", self)
+            return True
         if request.output is None or request.output.by_tool or not refuses_format(error):
             return False
         logger.info("%r refuses response_format, so it is asked to call %r.", self, request.output.spec.name)

@@ -108,9 +108,17 @@ def show_address(url: object) -> str:
 
 def refuses_format(error: ModelError) -> bool:
     """Return whether a server refused the schema of its answer, in any wording."""
+    return _refuses(error, r"response.?(format|mime)|text\.format|json_schema|json.mode")
+
+
+def refuses_reasoning(error: ModelError) -> bool:
+    """Return whether a server refused the reasoning of earlier answers, such as another server's, in any wording."""
+    return _refuses(error, r"reasoning|thinking|encrypted.content")
+
+
+def _refuses(error: ModelError, names: str) -> bool:
     text = f"{error} {_read_error(error.cause or error)}"
-    named = re.search(r"response.?(format|mime)|text\.format|json_schema|json.mode", text, re.IGNORECASE)
-    return error.status in (400, 422) and named is not None
+    return error.status in (400, 422) and re.search(names, text, re.IGNORECASE) is not None
 
 
 def excerpt(value: object) -> str:
