@@ -631,9 +631,17 @@ def test_account_of_the_environment(is_async: bool, monkeypatch: pytest.MonkeyPa
     assert "secret" not in str(server.requests[0].headers)
 
 
-def test_model_without_tools() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "qwen does not support tools",  # Ollama
+        "`tool calling` is not supported with this model",  # Groq
+        "Unsupported param: tools",  # llama.cpp
+    ],
+)
+def test_model_without_tools(text: str) -> None:
     """Where a model has no tool calling, the error names the dialect that needs none."""
-    assert 'dialect="calls"' in str(asked_once(reply.error(400, "qwen does not support tools")))
+    assert 'dialect="calls"' in str(asked_once(reply.error(400, text)))
     assert 'dialect="calls"' not in str(asked_once(reply.error(400, "no such tool")))
 
 

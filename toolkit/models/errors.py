@@ -34,6 +34,8 @@ ADVICE: Mapping[str, str] = {
     "OpenAIError": "The openai package could not send the request.",
 }
 
+# What Ollama, Groq and llama.cpp say of a model without tool calling.
+NO_TOOLS = r"not support (tool|function)|(tool|function) calling\W+is not supported|param: tools"
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
 
@@ -61,7 +63,7 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     status, key = getattr(error, "status_code", None), _find_key(client)
     advice = next((ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in ADVICE), UNREADABLE)
     public = _without_key(_read_message(error), key)
-    if status == 400 and re.search(r"not support (tool|function)", public):
+    if status == 400 and re.search(NO_TOOLS, public, re.IGNORECASE):
         advice += ' dialect="calls" is for models without tool calling.'
     needed = re.search(r"(?:only supported in|use) /?v1/(chat|responses)\b", public)
     if status in (400, 404) and needed:
