@@ -660,6 +660,21 @@ def test_server_without_strict_mode(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Your input exceeds the context window of this model.",  # OpenAI
+        "This model's maximum context length is 8192 tokens.",  # vLLM
+        "the request exceeds the available context size",  # llama.cpp
+        "prompt is too long: 226360 tokens > 200000 maximum",  # Anthropic
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",  # Gemini
+    ],
+)
+def test_conversation_that_is_too_long(text: str) -> None:
+    """Where a conversation is longer than the model can read, the error names what shortens it."""
+    assert "Compaction shortens long conversations." in str(asked_once(reply.error(400, text)))
+
+
+@pytest.mark.parametrize(
     ("status", "text", "api"),
     [
         (400, "Tools are not supported for m in /v1/chat/completions. To use them, use /v1/responses.", "responses"),

@@ -34,8 +34,16 @@ ADVICE: Mapping[str, str] = {
     "OpenAIError": "The openai package could not send the request.",
 }
 
-# What Ollama, Groq and llama.cpp say of a model without tool calling.
-NO_TOOLS = r"not support (tool|function)|(tool|function) calling\W+is not supported|param: tools"
+# What is added to the advice, by what servers say when they refuse a request.
+REMEDIES: Mapping[str, str] = {
+    r"not support (tool|function)|(tool|function) calling\W+is not supported|param: tools": (
+        'dialect="calls" is for models without tool calling.'
+    ),
+    r"\bstrict\b|identical first keys": "strict=False turns strict mode off.",
+    r"context.(length|window|size)|prompt is too long|input token count": (
+        "The hook toolkit.middleware.Compaction shortens long conversations."
+    ),
+}
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
 
@@ -63,13 +71,12 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
     status, key = getattr(error, "status_code", None), _find_key(client)
     advice = next((ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in ADVICE), UNREADABLE)
     public = _without_key(_read_message(error), key)
-    if status == 400 and re.search(NO_TOOLS, public, re.IGNORECASE):
-        advice += ' dialect="calls" is for models without tool calling.'
+    if status in (400, 422):
+        remedies = (text for pattern, text in REMEDIES.items() if re.search(pattern, public, re.IGNORECASE))
+        advice = " ".join((advice, *remedies))
     needed = re.search(r"(?:only supported in|use) /?v1/(chat|responses)\b", public)
     if status in (400, 404) and needed:
         advice += f' api="{needed[1]}" is for models that need that API.'
-    if status in (400, 422) and re.search(r"\bstrict\b|identical first keys", public):
-        advice += " strict=False turns strict mode off."
     if re.search("CERTIFICATE_VERIFY_FAILED.*(issuer|self.signed)", public):
         advice += " SSL_CERT_FILE can name a file of certificates to trust."
     if isinstance(error, RuntimeError) and re.search("[Ll]oop is closed|different (event )?loop", public):
