@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
+import pickle
 import sqlite3
 import subprocess
 import sys
@@ -217,6 +219,20 @@ def test_json(session: Session) -> None:
     Runner([pay], model=ScriptedModel([[call("pay", amount=5)], "Paid."])).run("Pay 5.", session=session)
 
     assert session.messages == Session.from_json(session.to_json()).messages
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda session: pickle.loads(pickle.dumps(session))],  # noqa: S301  our own
+)
+def test_copies(duplicate: Callable[[Session], Session]) -> None:
+    """A session in memory can be copied and pickled, as `gr.State(Session())` does; the copy goes on by itself."""
+    session = Session([{"role": "user", "content": "I am Anna."}])
+    other = duplicate(session)
+    other.extend([{"role": "assistant", "content": "Hello Anna."}])
+
+    assert ["User", "ModelResponse"] == kinds(other)
+    assert ["User"] == kinds(session)
 
 
 WRONG_FIELDS: list[tuple[int, str, Any]] = [

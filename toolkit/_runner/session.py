@@ -62,6 +62,12 @@ class Session:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.messages)} messages>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock())
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """The messages so far."""
