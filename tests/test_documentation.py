@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -192,11 +193,75 @@ def test_each_block_runs_alone(
     sys.modules.pop("tools", None)
 
 
+@pytest.fixture
+def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The program of the cookbook for a package, and a server whose model lists files, and then deletes one."""
+    pytest.importorskip(request.param)
+    (found,) = (each for each in blocks(ROOT / "docs" / "cookbook.md") if f"import {request.param} as " in each)
+    script = [
+        reply.calls(("list_files", {"folder": "."})),
+        reply.text("There are two."),
+        reply.calls(("delete_file", {"path": "plan.txt"})),
+        reply.text("It is gone."),
+    ]
+    with FakeServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        yield found
+
+
+@pytest.mark.parametrize("program", ["streamlit"], indirect=True)
+def test_program_for_streamlit(program: str, tmp_path: Path) -> None:
+    """The page for Streamlit shows calls, asks with buttons, and shows the conversation again."""
+    testing = importlib.import_module("streamlit.testing.v1")
+    (tmp_path / "page.py").write_text(program, encoding="utf-8")
+    page = testing.AppTest.from_file(tmp_path / "page.py", default_timeout=60).run()
+    page.chat_input[0].set_value("Which files are there?").run()
+    assert "There are two." == page.chat_message[-1].markdown[0].value
+    page.chat_input[0].set_value("Delete the plan.").run()
+    assert 'May I call this? delete_file({"path": "plan.txt"})' == page.markdown[-1].value
+    page.button[0].click().run()
+
+    assert ([], []) == (list(page.exception), list(page.button))
+    assert "It is gone." == page.chat_message[-1].markdown[0].value
+
+
+SEND = """
+import asyncio, copy
+chat = copy.deepcopy(Chat())  # as Gradio does for each user
+
+async def send(message):
+    async for shown in respond(message, [], chat):
+        pass
+    for each in shown:
+        print(repr(each.content), each.metadata.get("title"), len(each.options))
+
+for message in ("Which files are there?", "Delete the plan.", "Approve"):
+    asyncio.run(send(message))
+"""
+SENT = r"""
+'{"folder": "."}\n\n["notes.txt","plan.txt"]' list_files 0
+'There are two.' None 0
+'May I call delete_file({"path": "plan.txt"})?' None 2
+'{"path": "plan.txt"}\n\nplan.txt is deleted' delete_file 0
+'It is gone.' None 0
+"""
+
+
+@pytest.mark.parametrize("program", ["gradio"], indirect=True)
+def test_program_for_gradio(program: str) -> None:
+    """The chat for Gradio shows calls and buttons, and continues after the decision."""
+    code = program.replace("__main__", "launched") + SEND
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+
+    assert SENT.strip() == ran.stdout.strip()
+
+
 # What people type into a search field.
 SEARCHED = """
     streaming; structured output; Ollama; vLLM; LM Studio; Azure; Anthropic; Gemini; chat history; database
-    connection; rate limit; cost; tokens; FastAPI; async; debugging; logging; testing; images; PDF; pandas;
-    NumPy; MCP; OpenAPI; approve; approval; human in the loop; retry; retries; timeout; cancel; parallel;
+    connection; rate limit; cost; tokens; FastAPI; Gradio; Streamlit; async; debugging; logging; testing; images; PDF;
+    pandas; NumPy; MCP; OpenAPI; approve; approval; human in the loop; retry; retries; timeout; cancel; parallel;
     crash recovery; resume; notebook; shell; command line; sub-agents; handoff; memory; RAG; embeddings; long
     conversations; context window; guardrails; middleware; hooks; OpenTelemetry; security; JSON Schema;
     docstrings; strict mode; fallback; proxies; migrating; compared; examples; pytest; dry run; code mode; web
