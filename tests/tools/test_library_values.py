@@ -12,7 +12,7 @@ from array import array
 from collections import UserList, UserString
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import attrs
@@ -40,6 +40,30 @@ class Place:
     name: str
     height: Any
     key: str = attrs.field(default="secret", repr=False)
+
+
+class Struct:
+    """A class of msgspec."""
+
+    __struct_fields__ = ("name", "height")
+
+    def __init__(self) -> None:
+        self.name, self.height = "Eiger", np.int64(3967)
+
+
+class Mapped:
+    """A class of SQLAlchemy's, whose columns are named by its mapper; one is read only when it is needed."""
+
+    __mapper__ = SimpleNamespace(
+        column_attrs=[SimpleNamespace(key=key, deferred=key == "photo") for key in ("id", "title", "photo")]
+    )
+
+    def __init__(self) -> None:
+        self.id, self.title, self.author = 5, "Dune", "a relationship"
+
+    @property
+    def photo(self) -> bytes:
+        raise AssertionError
 
 
 class Bare:
@@ -159,6 +183,8 @@ TEXTS: list[tuple[Any, str]] = [
     (array("i", [1, 2]), "[1,2]"),
     ({"a": UserList([{3}])}, '{"a":[[3]]}'),
     (UserString("ab"), '"ab"'),
+    ([Struct()], '[{"name":"Eiger","height":3967}]'),
+    ([Mapped()], '[{"id":5,"title":"Dune"}]'),
     ([SelectedRow()], '[{"a":1,"b":null}]'),
     (reply('{"a": 1}', "application/json"), '{"status":200,"content_type":"application/json","content":{"a":1}}'),
     (reply("{", "application/json"), '{"status":200,"content_type":"application/json","content":"{"}'),

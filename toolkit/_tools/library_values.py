@@ -27,6 +27,9 @@ MAX_COLUMNS = 50
 # Added to the text of a picture that is not sent.
 LEFT_OUT = " [picture, left out]"
 
+# Attributes of classes of pydantic, attrs, msgspec and SQLAlchemy.
+_WITH_FIELDS = ("__pydantic_serializer__", "__attrs_attrs__", "__struct_fields__", "__mapper__")
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -40,7 +43,7 @@ def to_plain(value: Any) -> Any:
         return write_table(value)
     if hasattr(kind, "dtype") and hasattr(kind, "shape"):
         return _read_array(value)
-    if hasattr(kind, "__attrs_attrs__") or hasattr(kind, "__pydantic_serializer__"):
+    if any(hasattr(kind, name) for name in _WITH_FIELDS):
         return _read_fields(value)
     if isinstance(value, BaseException):
         return f"{kind.__name__}: {value}" if str(value) else kind.__name__
@@ -80,10 +83,17 @@ def _find_columns(value: Any) -> Any:
 
 
 def _read_fields(value: Any) -> Any:
-    """Read the fields of an attrs object, or of a pydantic model, whose own writer takes no bytes but UTF-8."""
-    if hasattr(value, "__pydantic_serializer__"):
-        return value.__pydantic_serializer__.to_python(value, by_alias=True)
-    return {field.name: getattr(value, field.name) for field in value.__attrs_attrs__ if field.repr}
+    """Read the fields of an object of these packages; pydantic's own JSON writer takes no bytes but UTF-8."""
+    kind: Any = type(value)
+    if hasattr(kind, "__pydantic_serializer__"):
+        return kind.__pydantic_serializer__.to_python(value, by_alias=True)
+    if hasattr(kind, "__attrs_attrs__"):
+        names = [field.name for field in kind.__attrs_attrs__ if field.repr]
+    elif hasattr(kind, "__struct_fields__"):
+        names = kind.__struct_fields__
+    else:
+        names = [column.key for column in kind.__mapper__.column_attrs if not column.deferred]
+    return {name: getattr(value, name) for name in names}
 
 
 def _read_array(value: Any) -> Any:
