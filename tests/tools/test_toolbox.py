@@ -705,6 +705,12 @@ class Shelf:
         return f"{places} of {self.limit}"
 
 
+class OtherTool:
+    """A tool of another library, such as LlamaIndex, which calls a function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
 def test_object() -> None:
     """An object adds its decorated methods."""
     assert ["take"] == [made.name for made in Toolbox([Shelf(3)])]
@@ -719,6 +725,7 @@ def test_object() -> None:
             object(),
             "is not a tool. Pass a function .*, an object whose methods are decorated with @tool, or one with",
         ),
+        (OtherTool(), r"does not say which arguments it takes, only \*args or \*\*kwargs: pass the function that"),
     ],
 )
 def test_no_object(item: object, reason: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 from toolkit._tools.bindings import AnyTool, Tools
@@ -84,7 +85,27 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
             "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]. For a JSON Schema "
             f"write Tool.from_schema(name, schema, function). {OTHER_LIBRARIES}"
         )
+    if _takes_anything(item):
+        raise DefinitionError(
+            f"{item!r:.100} does not say which arguments it takes, only *args or **kwargs: pass the function that it "
+            f"calls, such as its .fn or .func. {OTHER_LIBRARIES}"
+        )
     return [make_tool(item)]
+
+
+def _takes_anything(item: Callable[..., Any]) -> bool:
+    """Return whether a callable object has only parameters like `*args: Any` and `**kwargs`, as tools of LlamaIndex."""
+    if inspect.isclass(item) or isinstance(item, partial):
+        return False
+    try:
+        parameters = inspect.signature(item).parameters.values()
+    except (TypeError, ValueError):  # refused later, with its reason
+        return False
+    return bool(parameters) and all(
+        p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        and (p.annotation is p.empty or str(p.annotation).endswith(("Any", ".args", ".kwargs")))
+        for p in parameters
+    )
 
 
 def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
