@@ -229,8 +229,16 @@ def draw_line() -> Figure:
     return figure
 
 
+class Plot:
+    """A plot of seaborn, which returns metadata with its picture."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return PNG, {"width": 5}
+
+
 MAKE = [
     draw_line,
+    Plot,
     lambda: draw_line().axes[0],
     *[partial(PIL.Image.new, mode, (4, 4)) for mode in ("RGB", "CMYK", "F")],
 ]

@@ -222,7 +222,9 @@ def to_image(value: Any) -> Any:
 def _draw(value: Any) -> Any:
     if hasattr(value, "_repr_png_"):  # PIL, IPython, sympy
         drawn = value._repr_png_()
-        return value.convert("RGB")._repr_png_() if drawn is None and hasattr(value, "convert") else drawn  # CMYK
+        if drawn is None and hasattr(value, "convert"):  # CMYK
+            return value.convert("RGB")._repr_png_()
+        return drawn[0] if isinstance(drawn, tuple) else drawn  # with its metadata, as of seaborn
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
     figure, file = value.figure, BytesIO()
