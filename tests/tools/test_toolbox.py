@@ -706,9 +706,15 @@ class Shelf:
 
 
 class OtherTool:
-    """A tool of another library, such as LlamaIndex, which calls a function."""
+    """A tool of smolagents, whose function has other parameters than itself; LlamaIndex' own is alike."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, *args: Any, sanitize: bool = False, **kwargs: Any) -> Any: ...
+
+
+class KeywordTool:
+    """A tool of DSPy, of the same kind."""
+
+    def __call__(self, **kwargs: Any) -> Any: ...
 
 
 def test_object() -> None:
@@ -726,6 +732,7 @@ def test_object() -> None:
             "is not a tool. Pass a function .*, an object whose methods are decorated with @tool, or one with",
         ),
         (OtherTool(), r"does not say which arguments it takes, only \*args or \*\*kwargs: pass the function that"),
+        (KeywordTool(), "does not say which arguments it takes"),
     ],
 )
 def test_no_object(item: object, reason: str) -> None:
