@@ -235,6 +235,15 @@ def test_copies(duplicate: Callable[[Session], Session]) -> None:
     assert ["User"] == kinds(session)
 
 
+def test_copy_of_a_file(tmp_path: Path) -> None:
+    """A session in a file is not copied: the error names the file and what to do."""
+    with (
+        SQLiteSession(tmp_path / "chats.db") as session,
+        pytest.raises(TypeError, match=r"^chats\.db is open and cannot be pickled or copied: make another object of"),
+    ):
+        copy.deepcopy(session)
+
+
 WRONG_FIELDS: list[tuple[int, str, Any]] = [
     (0, "text", None),
     (1, "text", 5),

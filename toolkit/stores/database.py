@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from weakref import WeakKeyDictionary
 
-from typing_extensions import Self
+from typing_extensions import Self, override
 
 from toolkit._guards.options import check_type
 from toolkit._options import is_number
@@ -125,6 +125,11 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @override
+    def __reduce__(self) -> NoReturn:
+        name = Path(self.path).name
+        raise TypeError(f"{name} is open and cannot be pickled or copied: make another object of the same file.")
 
     @contextmanager
     def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
