@@ -309,6 +309,46 @@ def test_no_decision(url: str, reply: Any) -> None:
     assert (TaskState.TASK_STATE_INPUT_REQUIRED, []) == (task.status.state, log)
 
 
+def test_answer_before_its_question() -> None:
+    """An answer that is sent twice decides on one question: the next one was not asked yet."""
+
+    @tool(effect="destructive", approve=True)
+    def clear_slowly(path: str, context: ToolContext) -> str:
+        """Clear a folder, once both answers have arrived."""
+        assert arrived.wait(10)
+        log.append(path)
+        return "cleared"
+
+    arrived, count = threading.Event(), 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal count
+        count += scope["type"] == "http" and scope["method"] == "POST"
+
+        async def receive_and_count() -> Any:
+            message = await receive()
+            if count == 3:
+                arrived.set()
+            return message
+
+        await inner(scope, receive_and_count, send)
+
+    async def session(client: Client) -> Task:
+        question = await finish(client, "clear both")
+        await asyncio.gather(*(send(client, "approve", task_id=question.id) for _ in range(2)))
+        await asyncio.sleep(0.2)  # so that the second answer is handled
+        assert ["x"] == log
+        return await finish(client, "approve", task_id=question.id)
+
+    script = [call("clear_slowly", path="x"), call("clear_slowly", path="y"), "Both are clear."]
+    approve = ask_when(defer, when=lambda request: request.required)
+    inner = make_app(Runner([clear_slowly], model=ScriptedModel(script), approve=approve))
+    with serve(app) as url:
+        task = talk(url, session)
+
+    assert (TaskState.TASK_STATE_COMPLETED, ["x", "y"]) == (task.status.state, log)
+
+
 def test_approval_by_own_client(url: str) -> None:
     """A model that calls the agent learns how to answer, and an approval is used once."""
     with A2A(url, name="b", timeout=20) as source:

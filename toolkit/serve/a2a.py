@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,6 +85,8 @@ CANNOT_CONTINUE = "This task can no longer be continued. Start a new one."
 EMPTY_MESSAGE = "The message is empty."
 OTHER_TASK = "The task {id} of this conversation waits for an answer. Send that with its id, or cancel it."
 ANSWERS: Mapping[str, bool] = {"approve": True, "reject": False}
+# Time at which the request arrived whose message is handled; messages of one task wait for each other.
+_arrival: ContextVar[float] = ContextVar("arrival", default=0.0)
 
 
 def make_app(
@@ -209,6 +213,7 @@ class _Gate:
             headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
             await PlainTextResponse(text, status, headers)(scope, receive, send)
             return
+        _arrival.set(time.monotonic())
         left = MAX_REQUEST
 
         async def receive_some() -> ASGIMessage:
@@ -265,12 +270,13 @@ class _BoundedTaskStore(InMemoryTaskStore):
 
 @dataclass(eq=False)
 class _Conversation:
-    """The messages of a context id, and its task that waits for approval."""
+    """The messages of a context id, and its task that waits for approval, since `asked`."""
 
     messages: Sequence[Message] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task_id: str = ""
     state: RunState | None = None
+    asked: float = 0.0
 
 
 class _Executor(AgentExecutor):
@@ -336,7 +342,7 @@ class _Executor(AgentExecutor):
             await updater.reject(_make_message(updater, EMPTY_MESSAGE))
         elif not is_waiting:
             await updater.reject(_make_message(updater, OTHER_TASK.format(id=conversation.task_id)))
-        elif decisions := _read_decisions(message, state.pending):
+        elif _arrival.get() > conversation.asked and (decisions := _read_decisions(message, state.pending)):
             conversation.task_id, conversation.state = "", None
             return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
@@ -347,7 +353,7 @@ class _Executor(AgentExecutor):
 async def _report_result(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
     """Report the result of a run: its task ends, or waits for decisions."""
     if result.is_paused:
-        conversation.task_id, conversation.state = updater.task_id, result.state
+        conversation.task_id, conversation.state, conversation.asked = updater.task_id, result.state, time.monotonic()
         await _ask_for_decisions(updater, result.pending)
     elif result.finish_reason == "cancelled":
         await updater.cancel()
