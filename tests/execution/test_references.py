@@ -123,6 +123,15 @@ def test_escaped_mark_in_a_text() -> None:
     assert ["†note", "see †note", "a††"] == [result.value for result in BOX.call_many(calls)]
 
 
+def test_long_values() -> None:
+    """Short arguments whose values are longer together than arguments may be are refused before these are written."""
+    shared = store_results(a="x" * 2**20)
+    (many,), (few,) = (BOX.call_many([call("join", parts=["†a"] * count)], shared=shared) for count in (40, 10))
+
+    assert ("invalid_arguments", True) == (many.kind, "more than 16,777,216 bytes together" in many.text)
+    assert 10 * 2**20 == len(few.value)
+
+
 def test_without_references() -> None:
     """Without references a mark is a normal character, and no result is stored."""
     shared = SharedValues()

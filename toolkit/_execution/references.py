@@ -38,13 +38,23 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
         value_of: Returns the value at the first of some paths that has one.
 
     Raises:
-        InvalidArguments: There is no such value.
+        InvalidArguments: There is no such value, or the values together are longer than arguments may be.
     """
+    size = 0
+
+    def read(paths: Sequence[str]) -> Any:
+        nonlocal size
+        value = value_of(paths)
+        size += len(to_json(value))
+        if size > MAX_TEXT:  # before they are all written into one text
+            raise InvalidArguments(f"the values that it refers to have more than {MAX_TEXT:,} bytes together.")
+        return value
+
     is_marked = (MARK in arguments or _ESCAPED in arguments) and len(arguments) <= MAX_TEXT
     document = load_object(arguments) if is_marked else None  # also None for a text that the tool will refuse
     if document is None:
         return arguments
-    own = {name: value if name == OUTPUT else _fill(value, value_of) for name, value in document.items()}
+    own = {name: value if name == OUTPUT else _fill(value, read) for name, value in document.items()}
     return to_json(own, inf_nan_mode="constants").decode()
 
 
