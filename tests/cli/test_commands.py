@@ -595,6 +595,54 @@ def test_prompt_from_a_pipe(
     assert "Weather in\nJakarta?" == server.requests[0].body["messages"][-1]["content"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "clipboard.py", "Hi!", "-q"],
+        ["run", "clipboard.py", "Hi!", "--json"],
+        ["call", "clipboard.py", "copy"],
+        ["call", "clipboard.py", "fail"],
+        ["logs", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_control_characters(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """A model or tool cannot make the terminal write to the clipboard; a pipe gets what they wrote."""
+    write(
+        files / "clipboard.py",
+        r"""
+        from toolkit import Runner, ToolError, tool
+        from toolkit.testing import ScriptedModel
+
+        TEXT = "\x1b]52;c;YQ==\x07\x9b2J\u202e"
+
+        @tool
+        def copy() -> str:
+            "Copy a text."
+            return TEXT
+
+        @tool
+        def fail() -> str:
+            "Fail."
+            raise ToolError(TEXT)
+
+        runner = Runner([copy, fail], model=ScriptedModel([f"{TEXT} one\r\ntwo"]))
+        """,
+    )
+    monkeypatch.setenv("TOOLKIT_SESSIONS", str(files / "sessions.db"))
+    main(["run", "clipboard.py", "Hi!"])
+    in_pipe = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main(command)
+    printed = "".join(capsys.readouterr())
+
+    assert "\x1b]52;c;YQ==\x07\x9b2J\u202e one" in in_pipe
+    assert "52;c;YQ==" in printed
+    assert not {*"\x1b\x07\x9b\u202e\r"}.intersection(printed)
+
+
 @pytest.mark.real_model
 @pytest.mark.slow
 def test_quiet_with_the_fallback(files: Path) -> None:

@@ -9,9 +9,9 @@ Files, each importing only those below it:
     inspecting       the server of a page that calls tools
     pages            its pages
     targets          the Runner or the tools of a file, and the approval of calls
+    conversations    saved conversations, and the command that shows them
     options          options that commands share, hints for unknown ones, and reports of errors
     arguments        a command whose options are the parameters of a tool
-    conversations    saved conversations, and the command that shows them
     files            the tools of a file or module
 """
 

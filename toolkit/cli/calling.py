@@ -25,6 +25,7 @@ from toolkit.cli.options import (
     Target,
     UpdateLock,
     fail,
+    print_output,
     quote_words,
 )
 from toolkit.cli.targets import ask_if_required, get_deps, get_tool, load
@@ -57,7 +58,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         result = toolbox.call(chosen.name, arguments, ToolContext(deps=deps), approve=approver)
         if result.is_error:
             fail(_describe_error(chosen.name, result))
-        print(result.text)
+        print_output(result.text)
 
     command = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     command.command(cls=Command, context_settings={"help_option_names": HELP})(make_command(chosen, print_result))

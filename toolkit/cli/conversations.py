@@ -19,6 +19,7 @@ from toolkit._messages import Message, ModelResponse, ToolMessage, UserMessage
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_text import escape_invisible
 from toolkit.cli.files import get_stem
+from toolkit.cli.options import print_output
 from toolkit.display import Transcript
 from toolkit.errors import StoreError, ToolkitError
 
@@ -74,7 +75,7 @@ def logs(
     for each in [name] if name else names:
         session = SQLiteSession(path, each)
         if as_json:
-            print(json.dumps({"name": each, **json.loads(session.to_json())}, ensure_ascii=False))
+            print_output(json.dumps({"name": each, **json.loads(session.to_json())}, ensure_ascii=False))
         elif name:
             _print_messages(session.messages)
         else:

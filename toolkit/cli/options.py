@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from toolkit import ToolkitError
 from toolkit._dialects.catalog import DialectName
+from toolkit.display.formatting import escape_controls
 
 HELP = ["-h", "--help"]
 Approval = Literal["changes", "all", "none"]  # the calls that a person is asked about
@@ -167,7 +168,17 @@ def quote_words(*words: str) -> str:
     return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
 
 
+def print_output(text: str) -> None:
+    """Print a text of a model or a tool; at a terminal, which would obey them, its control characters are escaped."""
+    print(escape_controls(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, flush=True)
+
+
+def report(message: object) -> None:
+    """Print one line on standard error; a server may have written a part of it."""
+    print(f"toolkit: {escape_controls(str(message))}", file=sys.stderr)
+
+
 def fail(error: object) -> NoReturn:
     """End the command with one line on standard error, and exit code 1."""
-    print(f"toolkit: {error}", file=sys.stderr)
+    report(error)
     raise typer.Exit(1)

@@ -21,7 +21,18 @@ from toolkit._runner.stream import RunStream
 from toolkit._schema.json_text import dump_json
 from toolkit.cli.conversations import open_session
 from toolkit.cli.files import find_deps
-from toolkit.cli.options import AsJson, Continue, Quiet, SessionName, ShowUsage, Target, Tools, fail
+from toolkit.cli.options import (
+    AsJson,
+    Continue,
+    Quiet,
+    SessionName,
+    ShowUsage,
+    Target,
+    Tools,
+    fail,
+    print_output,
+    report,
+)
 from toolkit.cli.targets import get_deps, get_tool, load, read_answer, takes_runner
 from toolkit.display import Transcript
 from toolkit.display.markup import format_tokens
@@ -232,12 +243,12 @@ def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
 
 
 def _print_json(data: Mapping[str, Any]) -> None:
-    print(dump_json(data), flush=True)
+    print_output(dump_json(data))
 
 
 def _print_answer(result: RunResult[Any]) -> RunResult[Any]:
     if result.output not in (None, ""):
-        print(write_output(result.output))
+        print_output(write_output(result.output))
     return result
 
 
@@ -253,7 +264,7 @@ def _finish(stream: RunStream[Any], file: str, runner: Runner, *, as_json: bool,
 def _report_end(result: RunResult[Any], file: str, runner: Runner) -> bool:
     """Print why a run ended without an answer; return whether it ended with one."""
     if result.finish_reason != "stop":
-        print(f"toolkit: {_describe_end(result, file, runner)}", file=sys.stderr)
+        report(_describe_end(result, file, runner))
     return result.finish_reason == "stop"
 
 
@@ -293,7 +304,7 @@ def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
     except KeyboardInterrupt:
         print("Cancelled.")
     except ModelError as error:
-        print(f"toolkit: {error}", file=sys.stderr)
+        report(error)
 
 
 def _read_prompt() -> str | None:
