@@ -152,6 +152,7 @@ def test_files() -> None:
         (lambda client: client.read_resource("notes://a/all/b/c"), "There is no resource"),
         (lambda client: client.read_resource("notes://a/all/..%2Fb"), "There is no resource"),
         (lambda client: client.read_resource("notes://../all/b"), "There is no resource"),
+        (lambda client: client.read_resource("notes://a/all/..%5Cb"), "There is no resource"),
         (lambda client: client.read_resource("me://nobody"), "^me failed.$"),
     ],
 )

@@ -300,7 +300,7 @@ class Resource:
         )
         found = re.fullmatch(pattern, _encode(uri))
         arguments = {name: unquote(value) for name, value in found.groupdict().items()} if found else {}
-        is_one_part = not any("/" in value or value in (".", "..") for value in arguments.values())
+        is_one_part = not any({*"/\\"}.intersection(value) or value in (".", "..") for value in arguments.values())
         return arguments if found and is_one_part else None
 
 
