@@ -96,6 +96,18 @@ def test_mistakes(agent: Path, server: DevServer, tmp_path: Path, capsys: pytest
         assert said in error and 1 == error.count("\n")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_file_is_private(tmp_path: Path) -> None:
+    """Only its owner may read the file of a server, which has whole conversations."""
+
+    async def go() -> None:
+        async with DevServer(tmp_path / "runs.db", port=free_port()):
+            pass
+
+    asyncio.run(go())
+    assert ["0o600"] == [oct(file.stat().st_mode & 0o777) for file in tmp_path.glob("*.db")]
+
+
 def test_port_is_taken(tmp_path: Path) -> None:
     """A server that cannot start says why; where another one listens, no client gets that one's runs."""
     port = free_port()

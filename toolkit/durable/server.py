@@ -74,7 +74,7 @@ class DevServer:
             )
         # A session of its own: Ctrl-C ends the worker first.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it is started once, and the program is ours
-            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, umask=0o077
         )
         deadline = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
