@@ -15,6 +15,8 @@ from typing import Any
 import httpx2
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -55,6 +57,9 @@ runs: dict[str, str] = {}  # the last run of each thread, since a client that an
 
 async def chat(request: Request) -> Response:
     """Answer the last message of a thread, or resume the run whose calls were decided on."""
+    # A page of another site can send other types only.
+    if not request.headers.get("content-type", "").startswith("application/json"):
+        return PlainTextResponse("Send JSON.", status_code=415)
     try:
         body = await request.json()
         thread, decisions = str(body["threadId"]), agui.parse_decisions(body.get("resume") or ())
@@ -94,8 +99,9 @@ article button{margin:.3em .5em .3em 0}button+button{background:none;border-colo
 const threadId = crypto.randomUUID(), messages = [], log = document.querySelector("#log");
 
 async function send(resume) {
+  const headers = {"content-type": "application/json"};
   const body = JSON.stringify({threadId, runId: crypto.randomUUID(), messages, resume});
-  const response = await fetch("/chat", {method: "POST", body});
+  const response = await fetch("/chat", {method: "POST", headers, body});
   if (!response.ok) return show({role: "error", content: await response.text()});
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -164,13 +170,17 @@ async def show_page(_: Request) -> Response:
     return HTMLResponse(PAGE)
 
 
-app = Starlette(routes=[Route("/", show_page), Route("/chat", chat, methods=["POST"])])
+app = Starlette(
+    routes=[Route("/", show_page), Route("/chat", chat, methods=["POST"])],
+    # Else another site could let its own name resolve to this machine.
+    middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+)
 
 
 async def main() -> None:
     """Do what the page does when a user asks for a mail and approves it."""
     body: dict[str, Any] = {"threadId": "thread", "messages": [{"role": "user", "content": "Send Emma a mail."}]}
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://page") as client:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
         events = read((await client.post("/chat", json=body)).text)
         waiting = events[-1]["outcome"]["interrupts"]
         payload = {"approved": True}

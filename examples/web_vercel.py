@@ -14,6 +14,8 @@ from typing import Any
 import httpx2
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -53,6 +55,9 @@ sessions: dict[str, Session] = {}  # by id of the chat; SQLiteSession keeps them
 
 async def chat(request: Request) -> Response:
     """Answer the last message of a chat, or resume the run whose calls were decided on."""
+    # A page of another site can send other types only.
+    if not request.headers.get("content-type", "").startswith("application/json"):
+        return PlainTextResponse("Send JSON.", status_code=415)
     try:
         body = await request.json()
         session = sessions.setdefault(str(body["id"]), Session())
@@ -85,7 +90,8 @@ article button{margin:.3em .5em .3em 0}button+button{background:none;border-colo
 const id = crypto.randomUUID(), messages = [], log = document.querySelector("#log");
 
 async function send() {  // what useChat does
-  const response = await fetch("/chat", {method: "POST", body: JSON.stringify({id, messages})});
+  const headers = {"content-type": "application/json"}, body = JSON.stringify({id, messages});
+  const response = await fetch("/chat", {method: "POST", headers, body});
   if (!response.ok) return show("error", [{type: "text", text: await response.text()}]);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", message = messages.at(-1).role === "assistant" ? messages.at(-1) : null;
@@ -159,13 +165,17 @@ async def show_page(_: Request) -> Response:
     return HTMLResponse(PAGE)
 
 
-app = Starlette(routes=[Route("/", show_page), Route("/chat", chat, methods=["POST"])])
+app = Starlette(
+    routes=[Route("/", show_page), Route("/chat", chat, methods=["POST"])],
+    # Else another site could let its own name resolve to this machine.
+    middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+)
 
 
 async def main() -> None:
     """Do what the page does when a user asks for a mail and approves it."""
     messages: list[Any] = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Send Emma a mail."}]}]
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://page") as client:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
         first = await client.post("/chat", json={"id": "chat", "messages": messages})
         parts = read(first.text)
         approval = next(part for part in parts if part["type"] == "tool-approval-request")

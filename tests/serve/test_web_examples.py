@@ -119,6 +119,7 @@ def test_approval_in_a_page(example: str, label: str, answer: str, tmp_path: Pat
     assert "<title>while it waits: true</title>" in page
 
 
+JSON = {"content-type": "application/json"}
 EMPTY = '{"id": 1, "threadId": 1, "messages": []}'
 
 
@@ -129,10 +130,25 @@ def test_wrong_body(example: str, body: str) -> None:
 
     async def post() -> int:
         transport = httpx2.ASGITransport(load(example).app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://page") as client:
-            return int((await client.post("/chat", content=body)).status_code)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return int((await client.post("/chat", content=body, headers=JSON)).status_code)
 
     assert 400 == asyncio.run(post())
+
+
+@pytest.mark.parametrize("example", ["web_vercel", "web_agui"])
+def test_other_pages(example: str) -> None:
+    """A page of another site, or one whose name leads to this machine, can start no run."""
+    body = '{"id": 1, "threadId": 1, "messages": [{"role": "user", "content": "Hi!", "parts": [{"type": "text"}]}]}'
+
+    async def post(host: str, headers: dict[str, str]) -> int:
+        transport = httpx2.ASGITransport(load(example).app)
+        async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as client:
+            return int((await client.post("/chat", content=body, headers=headers)).status_code)
+
+    plain = {"content-type": "text/plain", "origin": "http://page.example"}
+    requests = [("localhost", JSON), ("localhost", plain), ("page.example", JSON)]
+    assert [200, 415, 400] == [asyncio.run(post(host, headers)) for host, headers in requests]
 
 
 def test_thread_of_an_odd_id() -> None:
@@ -140,7 +156,7 @@ def test_thread_of_an_odd_id() -> None:
 
     async def post() -> str:
         transport = httpx2.ASGITransport(load("web_agui").app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://page") as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return str((await client.post("/chat", json={"threadId": [1], "messages": [{"content": "Hello"}]})).text)
 
     assert "RUN_FINISHED" in asyncio.run(post())
