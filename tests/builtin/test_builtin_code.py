@@ -277,6 +277,42 @@ def test_too_many_calls() -> None:
     assert "A program can make at most 500 calls." in result.error
 
 
+def test_long_arguments() -> None:
+    """The arguments of a program's calls take no more memory than the program may."""
+
+    @tool
+    def measure(text: str) -> int:
+        """Measure a text."""
+        return len(text)
+
+    program = code_tool([measure], max_memory=50_000_000)
+    lines = "text = 'x' * 10_000_000\nfor n in range({}):\n    await measure(text)"
+
+    assert not program.invoke({"code": lines.format(4)}).is_error
+    assert "at most 50,000,000 bytes together" in (program.invoke({"code": lines.format(5)}).error or "")
+
+
+@pytest.mark.parametrize("code", ["10**1_000_000", "[{'a': (10**1_000_000,)}]", "{10**1_000_000: 1}"])
+def test_long_integers(code: str) -> None:
+    """A value with an integer of more than 100,000 digits is not written: that takes minutes."""
+    long = "(An integer of more than 100,000 digits, which is too long to write.)"
+    assert {"value": long} == run_program(code).value
+
+
+def test_long_integers_as_arguments() -> None:
+    """A program cannot pass an integer of more than 100,000 digits to a call."""
+
+    @tool
+    def double(number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    assert (
+        "An argument has an integer of more than 100,000 digits."
+        in run_program("await double(10**110_000)", double).error
+    )
+
+
 def test_progress() -> None:
     """The calls of a program are its progress."""
     model = ScriptedModel([[call("run_code", code="await forecast('Oslo')")], "Done."])

@@ -701,6 +701,22 @@ def test_length_of_unknown_names(name: str) -> None:
     assert 400 >= len(box.call(name).text)
 
 
+@tool
+def compute_power(base: int, exponent: int) -> int:
+    """Compute a power."""
+    return int(base**exponent)
+
+
+def test_long_integers() -> None:
+    """An integer of more than 100,000 digits is not written: that takes minutes, in which no other thread runs."""
+    box = Toolbox([compute_power])
+    for _ in range(2):  # the first call of a tool is another one
+        assert "1" + "0" * 90_000 == box.call("compute_power", {"base": 10, "exponent": 90_000}).text
+        long = box.call("compute_power", {"base": 10, "exponent": 110_000})
+        assert "(An integer of more than 100,000 digits, which is too long to write.)" == long.text
+        assert not long.is_error
+
+
 # -- results as JSON
 
 STORED: dict[str, ToolResult] = {

@@ -27,6 +27,7 @@ from toolkit._dialects.strict.matching import is_valid
 from toolkit._dialects.strict.rules import PLAIN
 from toolkit._messages import File, Image, ToolCall, ToolResult, ToolSpec, replace_surrogates
 from toolkit._schema.json_schema import wrap_schema
+from toolkit._schema.json_text import is_long_integer
 
 
 class ModelContextProtocol(Dialect):
@@ -84,7 +85,8 @@ def _list_data(result: ToolResult) -> Iterator[Any]:
     if isinstance(value, (list, tuple)):
         value = [None if isinstance(part, (Image, File)) else part for part in value]
     with suppress(ValueError, RecursionError):  # it contains itself, or is nested too deeply
-        yield from_json(to_json(value, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
+        if not is_long_integer(value):
+            yield from_json(to_json(value, fallback=str, inf_nan_mode="strings", bytes_mode="base64"))
 
 
 def render_resource(file: File) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from toolkit._concurrency.cancellation import note_effects
 from toolkit._messages import REMEDY, File, Image, ToolResult, clean_json, replace_surrogates
 from toolkit._options import get_short_traceback
 from toolkit._schema.error_messages import MAX_ERROR, shorten
+from toolkit._schema.json_text import is_long_integer
 from toolkit._tools.library_values import can_draw, hide_address, is_table, to_image, to_plain, write_table
 from toolkit.errors import Cancelled, ToolError, ToolkitError
 
@@ -30,6 +31,7 @@ logger = logging.getLogger("toolkit")
 # Characters of a value's own `str` or `repr` in a result.
 MAX_WRITTEN = 10_000
 MAX_NAME = 100
+LONG_INTEGER = "(An integer of more than 100,000 digits, which is too long to write.)"
 # Exceptions of a group that are looked at: more than MAX_ERROR characters can name.
 MAX_LEAVES = 1_000
 # Images and pictures are searched for in so many levels of a value, in dicts and lists of so many items at most.
@@ -153,7 +155,7 @@ def make_writer(serializer: SchemaSerializer) -> Callable[[Any], str]:
 
     def write(value: Any) -> str:
         try:
-            if isinstance(value, str):
+            if isinstance(value, str) or is_long_integer(value):
                 return write_value(value)
             try:
                 return serializer.to_json(value, by_alias=True, warnings=False).decode()
@@ -182,7 +184,7 @@ def write_value(value: Any) -> str:
     try:
         if isinstance(value, str):
             return replace_surrogates(str.__str__(value))
-        return to_json(value, inf_nan_mode="strings").decode()
+        return LONG_INTEGER if is_long_integer(value) else to_json(value, inf_nan_mode="strings").decode()
     except Exception:  # noqa: BLE001  as in `make_writer`
         return _to_text_somehow(value)
 

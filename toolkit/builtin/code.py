@@ -27,11 +27,12 @@ from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import META, ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_text import is_long_integer
 from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_identifier
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
-from toolkit._tools.results import write_value
+from toolkit._tools.results import LONG_INTEGER, write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.plan import InnerCalls
 from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
@@ -69,7 +70,7 @@ def code_tool(
         tools: The tools that a program may call: those of a toolbox at this time. Tools that make calls themselves, ask
             a user, or are executed by the model's provider are left out.
         max_seconds: Seconds of the program's own work, calls not counted.
-        max_memory: Bytes of memory of the program.
+        max_memory: Bytes of memory of the program, and of the arguments of its calls together.
 
     Raises:
         DefinitionError: `max_seconds` or `max_memory` is not above 0, the extra `code` is not installed, or two tools
@@ -147,7 +148,7 @@ class _Interpreter:
         if program.stopped is not None:
             return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
-        done = {**shown, "value": _to_plain_data(value)}
+        done = {**shown, "value": LONG_INTEGER if _has_long_integer(value) else _to_plain_data(value)}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
         return ToolResult(done, text, images=tuple(program.images), files=tuple(program.files))
 
@@ -162,6 +163,7 @@ class _Program:
     images: list[Any] = field(default_factory=list)
     files: list[Any] = field(default_factory=list)
     _count: int = 0
+    _written: int = 0  # characters of arguments
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _has_ended: bool = False
 
@@ -195,7 +197,7 @@ class _Program:
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
         keys = [key for key in _read_schemas(each)[0]["properties"] if is_name(key)]
-        arguments = to_json({**dict(zip(keys, values)), **named}).decode()
+        arguments = self._write_arguments({**dict(zip(keys, values)), **named})
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:
             if self._has_ended or self.stopped is not None:
@@ -213,6 +215,25 @@ class _Program:
         self.images += result.images
         self.files += result.files
         return parse_result_text(result.text, each)
+
+    def _write_arguments(self, arguments: dict[str, Any]) -> str:
+        if _has_long_integer(arguments):
+            raise RuntimeError("An argument has an integer of more than 100,000 digits.")
+        text = to_json(arguments).decode()
+        self._written += len(text)
+        if self._written > self.interpreter.max_memory:
+            raise RuntimeError(
+                f"The arguments of a program have at most {self.interpreter.max_memory:,} bytes together."
+            )
+        return text
+
+
+def _has_long_integer(value: Any) -> bool:
+    """Return whether a value of a program is or holds an integer of more than 100,000 digits."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    is_collection = isinstance(value, (list, tuple, set, frozenset))
+    return any(map(_has_long_integer, value)) if is_collection else is_long_integer(value)
 
 
 def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
