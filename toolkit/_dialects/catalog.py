@@ -19,8 +19,6 @@ RunDialectName: TypeAlias = Literal["chat", "responses", "minimal", "calls"]
 # The names of `DIALECTS`, for type checkers.
 DialectName: TypeAlias = Literal[RunDialectName, "anthropic", "gemini", "interactions", "mcp"]
 
-# Formats of providers that a Runner does not call.
-_OWN_LOOP = ("anthropic", "gemini", "interactions")
 # The names of `APIS`.
 API: TypeAlias = Literal["chat", "responses"]
 
@@ -58,6 +56,8 @@ DIALECTS: Mapping[str, type[Dialect]] = _Table("dialect", {**APIS["chat"], **{ki
 
 # Dialects that are not the format of one provider.
 _NOT_IN_REPLIES = ("minimal", "calls", "mcp")
+# Formats of providers that a Runner does not call.
+_OWN_LOOP = [name for name in DIALECTS if not (name in _NOT_IN_REPLIES or issubclass(DIALECTS[name], RunDialect))]
 
 
 def find_dialect(reply: Any) -> str | None:
