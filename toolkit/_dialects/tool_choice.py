@@ -18,7 +18,7 @@ MODES = ("auto", "none", "required")
 FREE_MODES = ("auto", "none")
 
 
-def check_choice(
+def check_tool_choice(
     choice: str | None, allowed: Collection[str] | None, names: Collection[str]
 ) -> tuple[str | None, tuple[str, ...] | None]:
     """Check `tool_choice` and `allowed_tools` of a run, and return them as `choice` and `allowed` of a request.

@@ -16,7 +16,7 @@ from toolkit._concurrency.backend import Backend, call_function
 from toolkit._concurrency.cancellation import Cancellation, current_cancellation
 from toolkit._dialects.base import Dialect
 from toolkit._dialects.catalog import APIS
-from toolkit._dialects.tool_choice import allowed_names, check_choice
+from toolkit._dialects.tool_choice import allowed_names, check_tool_choice
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.gates import Gates, list_new
 from toolkit._execution.ledger import Ledger, MemoryLedger, Recording
@@ -271,7 +271,7 @@ class _RunBuilder:
         allowed = factory.options.get("allowed_tools") if own is None else own
         if choice is not None or allowed is not None:
             try:
-                choice, allowed = check_choice(choice, allowed, self._tools)
+                choice, allowed = check_tool_choice(choice, allowed, self._tools)
             except ValueError as error:
                 if state is None or own is not state.allowed_tools:
                     raise

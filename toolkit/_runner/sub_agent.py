@@ -123,8 +123,8 @@ class SubAgent:
         parent = parent_call.get()
         if parent is not None and parent.caller.depth > self.max_depth:
             raise Failed(TOO_DEEP.format(self.max_depth))
-        if parent is not None and (find_answer := delegate.get()) is not None:
-            return find_answer(self, parent)
+        if parent is not None and (answer_call := delegate.get()) is not None:
+            return answer_call(self, parent)
         own = parent if parent is not None and self._is_called_by(parent) else None
         request = RunRequest(
             prompt=arguments[self._arg],

@@ -86,15 +86,15 @@ def make_free_name(name: str, taken: Collection[str]) -> str:
 TYPES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: is_number(value) and value == value // 1,
-    "number": lambda value: is_number(value),
+    "integer": lambda value: is_json_number(value) and value == value // 1,
+    "number": lambda value: is_json_number(value),
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
 
 
-def is_number(value: Any) -> bool:
+def is_json_number(value: Any) -> bool:
     """Return whether a value is a number in JSON: finite, and no bool."""
     return math.isfinite(value) if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
 

@@ -46,7 +46,7 @@ class StubWriter:
             f"{key}: {self.write_type(properties[key], parameters, title + key.title())}"
             + ("" if key in required else f" = {_write_default(properties[key])}")
             for key in properties
-            if is_name(key)
+            if is_identifier(key)
         ]
         if len(written) < len(properties):
             written.append("**others: Any")
@@ -89,7 +89,7 @@ class StubWriter:
         if not properties:
             values = self.write_type(others, root, f"{name}Value", depth + 1) if isinstance(others, Mapping) else "Any"
             return f"dict[str, {values}]"
-        if not all(map(is_name, properties)):
+        if not all(map(is_identifier, properties)):
             return "dict[str, Any]"
         name = make_free_name(name, self.classes)
         self.classes[name] = ""  # a type may hold itself
@@ -105,10 +105,10 @@ class StubWriter:
 def make_identifier(name: str) -> str:
     """Convert the name of a tool or a type to an identifier of Python."""
     cleaned = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return cleaned if is_name(cleaned) else f"_{cleaned}"
+    return cleaned if is_identifier(cleaned) else f"_{cleaned}"
 
 
-def is_name(text: str) -> bool:
+def is_identifier(text: str) -> bool:
     """Return whether a text is an identifier of Python: ASCII, and no keyword."""
     return text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
 

@@ -28,7 +28,7 @@ from toolkit._guards.options import check_seconds, check_whole
 from toolkit._messages import META, ToolCall, ToolResult
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import is_long_integer
-from toolkit._schema.python_stubs import HEADER, StubWriter, is_name, make_identifier
+from toolkit._schema.python_stubs import HEADER, StubWriter, is_identifier, make_identifier
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
@@ -196,7 +196,7 @@ class _Program:
         self._count += 1
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
-        keys = [key for key in _read_schemas(each)[0]["properties"] if is_name(key)]
+        keys = [key for key in _read_schemas(each)[0]["properties"] if is_identifier(key)]
         arguments = self._write_arguments({**dict(zip(keys, values)), **named})
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:

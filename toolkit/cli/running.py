@@ -33,7 +33,7 @@ from toolkit.cli.options import (
     print_output,
     report,
 )
-from toolkit.cli.targets import get_deps, get_tool, load, read_answer, takes_runner
+from toolkit.cli.targets import ask_on_stderr, get_deps, get_tool, load, takes_runner
 from toolkit.display import Transcript
 from toolkit.display.markup import format_tokens
 from toolkit.errors import DefinitionError
@@ -293,7 +293,7 @@ def _decide(pending: PendingApproval) -> Decision:
     if not sys.stdin.isatty():
         return Decision.defer(pending.reason)
     print(pending, file=sys.stderr)
-    answer = read_answer("Run it? [y]es, [n]o, anything else to decide later: ").strip().lower()
+    answer = ask_on_stderr("Run it? [y]es, [n]o, anything else to decide later: ").strip().lower()
     return {"y": Decision.approve(), "n": Decision.reject()}.get(answer[:1], Decision.defer(pending.reason))
 
 

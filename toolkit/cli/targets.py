@@ -167,11 +167,11 @@ def ask_if_required(request: ApprovalRequest) -> Verdict:
 
 
 def _make_console() -> Console:
-    read = read_answer if sys.stdin.isatty() and not has_terminal() else None
+    read = ask_on_stderr if sys.stdin.isatty() and not has_terminal() else None
     return Console(read=read, write=lambda text: print(text, file=sys.stderr))
 
 
-def read_answer(prompt: str) -> str:
+def ask_on_stderr(prompt: str) -> str:
     """Ask on standard error, since standard output may be a pipe."""
     print(prompt, end="", file=sys.stderr, flush=True)
     return input()

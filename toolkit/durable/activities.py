@@ -88,7 +88,7 @@ class Activities:
     async def open(self, step: wire.OpenStep) -> wire.Opened:
         """Compare the client's fingerprint with that of the runner, and make the first state."""
         question = step.question
-        with _translated(), self._inside(step.path, schema=question.schema) as (factory, output_type):
+        with _translate_errors(), self._inside(step.path, schema=question.schema) as (factory, output_type):
             own = self._fingerprint()
             if question.fingerprint and self.checks:
                 Fingerprint.from_json(question.fingerprint).check(own)  # as the client reads it
@@ -108,7 +108,7 @@ class Activities:
     async def call_model(self, fields: Any) -> Mapping[str, Any]:
         """Call the model once."""
         step = wire.ModelStep(**fields)
-        with _translated(), self._inside(step.path, schema=step.schema) as (factory, output_type):
+        with _translate_errors(), self._inside(step.path, schema=step.schema) as (factory, output_type):
             self._check(step.digest)
             state = RunState.from_json(step.state)
             options: dict[str, Any] = {"output_type": output_type, "streams": self.streams, "spent": step.spent}
@@ -143,7 +143,7 @@ class Activities:
         """Run one call, or hold it once it has passed its gates."""
         if step.answer:
             delegate.set(partial(get_answer, wire.ChildAnswer(**step.answer)))
-        with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
+        with _translate_errors(), self._inside(step.path, step.runs_above) as (factory, _):
             self._check(step.digest)
             state = RunState.from_json(step.state)
             (call,) = state.messages[-1].calls  # type: ignore[union-attr]  # the workflow has made it so
@@ -177,7 +177,7 @@ class Activities:
     @activity.defn(name=wire.CHECK)
     async def check_answer(self, step: wire.CheckStep) -> Sequence[str]:
         """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
-        with _translated(), self._inside(step.path, schema=step.schema) as (_, output_type):
+        with _translate_errors(), self._inside(step.path, schema=step.schema) as (_, output_type):
             output = build_output(output_type)
             try:
                 output.parse(step.text)
@@ -189,7 +189,7 @@ class Activities:
     async def undo(self, step: wire.UndoStep) -> Sequence[Mapping[str, Any]]:
         """Undo the calls of a run; a further attempt continues from the end of this one."""
         async with self._beating():
-            with _translated(), self._inside(step.path, step.runs_above) as (factory, _):
+            with _translate_errors(), self._inside(step.path, step.runs_above) as (factory, _):
                 run = self._create_run(factory, wire.UNDO)
                 recording = run.tool_caller.dispatcher.recording
                 undoer = factory.create_undoer(AsyncBackend(), step.run_id, self.deps, recording)
@@ -207,7 +207,7 @@ class Activities:
             if activity.info().attempt == 1 or session.messages[step.after :] != messages:
                 session.extend(messages, after=step.after)
 
-        with _translated():
+        with _translate_errors():
             await self._run_in_thread(add)
 
     @property
@@ -391,7 +391,7 @@ def _is_requested() -> bool:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Convert exceptions to failures of an activity; only those of a store or server that may recover are not final."""
     try:
         yield

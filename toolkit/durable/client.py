@@ -31,7 +31,7 @@ from temporalio.service import RPCStatusCode
 from toolkit import errors
 from toolkit._concurrency.threads import wait_at_exit
 from toolkit._dialects.chat import parse_history
-from toolkit._dialects.tool_choice import check_choice
+from toolkit._dialects.tool_choice import check_tool_choice
 from toolkit._execution.approval import Verdict, make_decision
 from toolkit._execution.undo import Undo
 from toolkit._guards.options import check_type
@@ -189,7 +189,7 @@ class DurableRunner:
             wire.check_name("session", session)
         if allowed_tools is not None:
             names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
-            allowed_tools = check_choice(None, allowed_tools, names)[1]
+            allowed_tools = check_tool_choice(None, allowed_tools, names)[1]
         workflow_id = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if session and history:
@@ -207,7 +207,7 @@ class DurableRunner:
         ledger_id = workflow_id
         if not re.fullmatch(r"[0-9a-f]{32}", workflow_id):  # the ids of calls begin with 8 characters of it
             ledger_id = sha256(f"{workflow_id} {uuid.uuid4()}".encode()).hexdigest()[:32]
-        with _translated(workflow_id):
+        with _translate_errors(workflow_id):
             await self._client.start_workflow(
                 wire.WORKFLOW,
                 wire.RunInput(question=question, run_id=ledger_id),
@@ -231,7 +231,7 @@ class DurableRunner:
             ValueError: `run_id` is not a text, or is empty.
         """
         wire.check_name("run_id", run_id)
-        with _translated(run_id):
+        with _translate_errors(run_id):
             await self._client.get_workflow_handle(run_id).describe()
         return DurableRun(self._client, run_id, output_type)
 
@@ -357,7 +357,7 @@ class DurableRun:
         data = {**asdict(full), "arguments": None if full.arguments is None else dict(full.arguments)}
         try:
             async with self._deciding:
-                with _translated(self.id):
+                with _translate_errors(self.id):
                     await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
             for child in (await self._query(wire.STATUS))["children"]:
@@ -389,7 +389,7 @@ class DurableRun:
         Raises:
             RunEndedError: The run has ended.
         """
-        with _translated(self.id):
+        with _translate_errors(self.id):
             if (await self._describe()).close_time is not None:
                 raise RunEndedError(f"The run {self.id!r} has ended.")
             await self._handle.cancel()
@@ -407,7 +407,7 @@ class DurableRun:
         async with self._sending:
             messages, _ = self._outbox.pop(name)
             parts = [messages] if wire.measure(messages) < MAX_SENT else [[message] for message in messages]
-            with _translated(self.id):
+            with _translate_errors(self.id):
                 for part in parts:
                     await self._handle.signal(name, part)
 
@@ -425,7 +425,7 @@ class DurableRun:
             await asyncio.sleep(POLL_INTERVAL)
 
     async def _wait(self) -> wire.RunOutcome:
-        with _translated(self.id):
+        with _translate_errors(self.id):
             outcome: wire.RunOutcome = await self._handle.result()
         return outcome
 
@@ -445,7 +445,7 @@ class DurableRun:
 
     async def _query(self, name: str, *arguments: Any, unreachable: str = UNREACHABLE_TEXT) -> Any:
         deadline = time.monotonic() + QUERY_TIMEOUT.total_seconds()
-        with _translated(self.id, unreachable):
+        with _translate_errors(self.id, unreachable):
             while True:
                 try:
                     return await self._handle.query(name, args=arguments, rpc_timeout=QUERY_TIMEOUT)
@@ -457,7 +457,7 @@ class DurableRun:
                 await asyncio.sleep(POLL_INTERVAL)
 
     async def _describe(self) -> WorkflowExecutionDescription:
-        with _translated(self.id):
+        with _translate_errors(self.id):
             return await self._handle.describe()
 
     def __repr__(self) -> str:
@@ -499,7 +499,7 @@ async def _wait_until_reachable(request: Callable[[], Awaitable[T]]) -> T:
 
 
 @contextmanager
-def _translated(run_id: str, unreachable: str = UNREACHABLE_TEXT) -> Iterator[None]:
+def _translate_errors(run_id: str, unreachable: str = UNREACHABLE_TEXT) -> Iterator[None]:
     """Convert the server's errors about one run to errors of this library."""
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit._schema.json_schema import TYPES, is_number
+from toolkit._schema.json_schema import TYPES, is_json_number
 from toolkit._schema.validation.pointers import join_pointer, refuse
 
 # Keywords whose schemas apply to the same value.
@@ -15,7 +15,7 @@ _UNEVALUATED = {"unevaluatedProperties": "additionalProperties", "unevaluatedIte
 
 
 def _is_count(value: Any) -> bool:
-    return is_number(value) and value >= 0 and value == int(value)
+    return is_json_number(value) and value >= 0 and value == int(value)
 
 
 def _is_names(value: Any) -> bool:
@@ -29,7 +29,7 @@ def _is_types(value: Any) -> bool:
 
 _Shape = tuple[Callable[[Any], bool], str]
 _COUNT: _Shape = (_is_count, "a whole number, at least 0")
-_NUMBER: _Shape = (is_number, "a number")
+_NUMBER: _Shape = (is_json_number, "a number")
 _SCHEMA: _Shape = (lambda value: isinstance(value, (dict, bool)), "one schema")
 _SCHEMAS: _Shape = (lambda value: isinstance(value, list) and bool(value), "a list of schemas")
 _OBJECT: _Shape = (lambda value: isinstance(value, dict), "an object")
@@ -43,7 +43,7 @@ _SHAPES: Mapping[str, _Shape] = {
         lambda value: isinstance(value, dict) and all(map(_is_names, value.values())),
         "lists of names",
     ),
-    "multipleOf": (lambda value: is_number(value) and value > 0, "a number above 0"),
+    "multipleOf": (lambda value: is_json_number(value) and value > 0, "a number above 0"),
     "pattern": _TEXT,
     "$ref": _TEXT,
     "description": _TEXT,
