@@ -322,7 +322,8 @@ class DurableRun:
             ValueError: The run has fewer messages than `offset`, or that is not a whole number from 0 on.
         """
         earlier = (await self._read(0))[:offset] if is_whole(offset, 1) else ()
-        turn, shown, asked = sum(isinstance(each, ModelResponse) for each in earlier), "", set[str]()
+        turn = sum(isinstance(each, ModelResponse) for each in earlier)
+        shown, asked = "", set[str]()
         async for status, messages in self._follow(offset):
             for message in messages:
                 for event in _make_events(message, turn, shown):
@@ -331,13 +332,14 @@ class DurableRun:
                     turn, shown = turn + 1, ""
             for waiting in status.pending:
                 if waiting.digest not in asked:
+                    asked.add(waiting.digest)
                     yield ApprovalNeeded(waiting)
-            asked |= {waiting.digest for waiting in status.pending}
             offset += len(messages)
             if status.phase != "finished":
-                for delta in _make_deltas(shown, text := await self._read_partial_text(offset)):
+                text = await self._read_partial_text(offset)
+                for delta in _make_deltas(shown, text):
+                    shown += delta.text
                     yield delta
-                    shown = text
         result = await self.result()
         yield RunFinished(output=write_output(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
