@@ -175,7 +175,7 @@ async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | 
 
 async def wait_for(
     waiter: asyncio.Future[T],
-    cancellation: Cancellation | None = None,
+    cancellation: Cancellation | None,
     seconds: float | None = None,
     *,
     patience: float = 0.0,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolkit._context import ToolContext, discard
@@ -152,9 +151,7 @@ class ApprovalRequest:
         self.emit(ApprovalNeeded(self.to_pending()))
 
 
-def digest_call(
-    tool: Tool[..., Any], call: ToolCall, run_id: str, imports: Mapping[str, Any] = MappingProxyType({})
-) -> str:
+def digest_call(tool: Tool[..., Any], call: ToolCall, run_id: str, imports: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a call: its run, its id, its tool's definition, its arguments and what it imports."""
     try:
         arguments = load_json(call.arguments)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 CODE, CODE_NAME = re.compile(r"\s*(@|(def|async def|from|import)\s)"), "functions"
 
 
-def load_tools(target: str, *, all_functions: bool = False, instead: tuple[type[object], ...] = ()) -> Runner | Toolbox:
+def load_tools(target: str, *, all_functions: bool, instead: tuple[type[object], ...]) -> Runner | Toolbox:
     """Import a file or module, and return its Runner, its Toolbox, or a toolbox of its tools.
 
     Args:
