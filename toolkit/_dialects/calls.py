@@ -173,7 +173,8 @@ class Calls(RunDialect):
         """Write the schema of a call: metadata, then parameters; definitions get names unique to the tool."""
         schema = rename_definitions(self.form(spec).schema, spec.name)
         identity = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
-        identity |= {MODULE: spec.module} if spec.module else {}
+        if spec.module:
+            identity[MODULE] = spec.module
         constants = {key: {"type": "string", "const": value} for key, value in identity.items()}
         properties = {**constants, **schema["properties"]}
         return {
@@ -253,8 +254,10 @@ def _render_reply(message: ModelResponse) -> str:
     texts = [replace_surrogates(call.wire_arguments or call.arguments) for call in message.calls]
     arguments = [from_json(text) if is_object(text) else {} for text in texts]
     calls = [{"_tool": call.name, **given} for call, given in zip(message.calls, arguments)]
-    text = replace_surrogates(message.text)
-    output = None if not message.is_answer else from_json(text) if is_object(text) else text
+    output = None
+    if message.is_answer:
+        text = replace_surrogates(message.text)
+        output = from_json(text) if is_object(text) else text
     return json.dumps({"calls": calls, "output": output}, ensure_ascii=False)
 
 

@@ -176,7 +176,8 @@ class ObjectDecoder:
             return document
         members = [member for key, value in document.items() for member in self._decode_member(key, value)]
         members += ((p.name, value) for p in self.properties for value in p.absence if p.key not in document)
-        return dict(members) if len(dict(members)) == len(members) else [document]
+        decoded = dict(members)
+        return decoded if len(decoded) == len(members) else [document]
 
     @cached_property
     def _by_key(self) -> Mapping[str, SentProperty]:
@@ -209,10 +210,14 @@ class TupleDecoder:
     def decode(self, document: Document) -> Document:
         """Make the array, unless an item before its end is missing and has no default."""
         values = decode_with(self.properties, document)
-        if not isinstance(values, dict):
+        if not isinstance(values, dict) or not values.keys() <= {*self.places, self.rest}:
             return document
         tail = values.get(self.rest, [])
-        ends = [number for number, place in enumerate(self.places, 1) if place in values or tail]
-        filled, whole = self.places[: max(ends, default=0)], {**self.defaults, **values}
-        is_known = values.keys() <= {*self.places, self.rest} and isinstance(tail, list)
-        return [*map(whole.__getitem__, filled), *tail] if is_known and whole.keys() >= set(filled) else document
+        if not isinstance(tail, list):
+            return document
+        lengths = [number for number, place in enumerate(self.places, 1) if place in values or tail]
+        filled = self.places[: max(lengths, default=0)]
+        whole = {**self.defaults, **values}
+        if any(place not in whole for place in filled):
+            return document
+        return [*(whole[place] for place in filled), *tail]

@@ -388,12 +388,15 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
         sent[key], property_, is_required = _rewrite_property(
             state, SentProperty(name, key), own[name], place, is_required=name in needed
         )
-        required += [key] if is_required else []
-        listed += [property_] if has_rest or property_ != SentProperty(name, name) else []
+        if is_required:
+            required.append(key)
+        if has_rest or property_ != SentProperty(name, name):
+            listed.append(property_)
     if not has_rest:
         return Part(state.make_object(sent, required), ObjectDecoder(tuple(listed)) if listed else None)
     rest, pairs = make_free_name("additional_properties", {*own, *sent}), _rewrite_free_keys(state, schema, path)
-    required += [] if state.rules.sends("required", "partial") else [rest]
+    if not state.rules.sends("required", "partial"):
+        required.append(rest)
     decoder = ObjectDecoder(tuple(listed), rest, cast("PairsDecoder", pairs.decoder))
     return Part(state.make_object({**sent, rest: pairs.schema}, required), decoder)
 

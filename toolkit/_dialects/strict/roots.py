@@ -56,7 +56,8 @@ def _merge_entries(schema: Schema, root: Schema) -> dict[str, Any]:
         own = hoist_alternatives(as_mapping(entry), root)
         left += own.pop("allOf", ())
         different = {key for key in own.keys() & whole.keys() - _MERGED if own[key] != whole[key]}
-        different |= _CONDITION if different & _CONDITION else set()
+        if different & _CONDITION:
+            different |= _CONDITION
         left.append({key: value for key, value in own.items() if key in different})
         whole = merge_schemas(whole, own)
     return {**whole, "allOf": [each for each in left if each]} if any(left) else whole
@@ -67,7 +68,8 @@ def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) 
     for alternative in alternatives:
         for name, inner in as_mapping(alternative.get("properties")).items():
             kinds = found.setdefault(name, [])
-            kinds += [] if inner in kinds else [inner]
+            if inner not in kinds:
+                kinds.append(inner)
     shared = {name: kinds[0] if len(kinds) == 1 else {"anyOf": kinds} for name, kinds in found.items()}
     needed = [each.get("required", ()) for each in alternatives]
     always = [name for name in needed[0] if all(name in names for names in needed)]
