@@ -358,7 +358,8 @@ def _require_tags(schemas: Any, definitions: Mapping[Any, Any]) -> None:
         branches = [str(branch.get("$ref")) for branch in union.get("oneOf", ())] if key else ()
         for branch in branches:
             required = definitions.get(branch.rpartition("/")[2], {}).setdefault("required", [])
-            required += [] if key in required else [key]
+            if key not in required:
+                required.append(key)
 
 
 def describe_object(adapter: TypeAdapter[Any]) -> dict[str, Any]:

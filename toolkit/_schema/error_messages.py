@@ -122,7 +122,8 @@ def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return f"[{', '.join(map(outline, items))}]" if items else f"[{outline(part.get('items'))}, ...]"
     required = part.get("required", ())
     members = {f'"{name}"{"" if name in required else "?"}': each for name, each in part.get("properties", {}).items()}
-    members |= {"...": others} if (others := as_mapping(part.get("additionalProperties"))) else {}
+    if others := as_mapping(part.get("additionalProperties")):
+        members["..."] = others
     return f"{{{', '.join(f'{name}: {outline(each)}' for name, each in members.items())}}}" if members else kind
 
 
@@ -192,7 +193,10 @@ def format_path(location: Sequence[int | str]) -> str:
     """Write a location in a document as a path: `places[0].name`."""
     path = ""
     for step in location:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            path += f".{step}" if path else step
     return path
 
 

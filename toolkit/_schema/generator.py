@@ -246,7 +246,8 @@ def _move_entries(generated: JsonSchemaValue, names: Collection[str]) -> dict[st
     entries = {**parsed.attributes, **parsed.parameters}
     if entries and entries.keys() <= set(names) and not (parsed.returns or parsed.raises or parsed.examples):
         del generated["description"]
-        generated |= {"description": parsed.description} if parsed.description else {}
+        if parsed.description:
+            generated["description"] = parsed.description
     return entries
 
 

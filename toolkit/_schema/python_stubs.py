@@ -128,7 +128,8 @@ def _write_docstring(description: str, parameters: Sequence[str], raised: Sequen
     """Write the inside of a docstring, indented by four spaces."""
     lines = [description]
     for title, entries in (("Args:", parameters), ("Raises:", raised)):
-        lines += ["", title, *[f"    {entry}" for entry in entries]] if entries else []
+        if entries:
+            lines += ["", title, *[f"    {entry}" for entry in entries]]
     text = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
     return text.replace("\n", "\n    ").replace("    \n", "\n")
 

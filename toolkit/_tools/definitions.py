@@ -191,7 +191,14 @@ def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: M
         *(f"gained {shorten(each, MAX_SHOWN)}" for each in added),
     ]
     if changes:
-        yield f"{path} {' and '.join(changes)} ({'broke' if gone and added else 'narrowed' if gone else 'widened'})"
+        yield f"{path} {' and '.join(changes)} ({_judge_choices(gone, added)})"
+
+
+def _judge_choices(gone: Collection[str], added: Collection[str]) -> str:
+    """Return what it means that choices were removed and added."""
+    if not gone:
+        return "widened"
+    return "broke" if added else "narrowed"
 
 
 def _make_union(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,7 +220,9 @@ def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
         return "reworded"
     if keyword in _BOUNDS and old is not None and new is not None:
         return "narrowed" if (new > old) == _BOUNDS[keyword] else "widened"
-    return "widened" if new is None else "narrowed" if old is None else "changed"
+    if new is None:
+        return "widened"
+    return "narrowed" if old is None else "changed"
 
 
 def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
@@ -226,7 +235,9 @@ def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
     before, now = (shorten(f"…{text[start:]}" if start else text, MAX_SHOWN) for text in texts)
     if old is None:
         return f"{path} is new: {now} ({meaning})"
-    return f"{path} is gone: {before} ({meaning})" if new is None else f"{path} was {before}, is {now} ({meaning})"
+    if new is None:
+        return f"{path} is gone: {before} ({meaning})"
+    return f"{path} was {before}, is {now} ({meaning})"
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -353,7 +353,9 @@ def parse_scope(module: Any, imports: Any) -> Scope | None:
 
 
 def _parse_module(value: Any) -> str:
-    name = value.get("const") if isinstance(value, Mapping) else "" if value is None else value
+    if value is None:
+        return ""
+    name = value.get("const") if isinstance(value, Mapping) else value
     if not isinstance(name, str):
         raise DefinitionError(f'{MODULE} is {value!r}. It is the name of a module, {{"const": "name"}}.')
     return name

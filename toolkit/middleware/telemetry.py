@@ -268,13 +268,15 @@ def _read_server(address: str) -> dict[str, str | int]:
 def _write_message(message: Message) -> dict[str, Any]:
     """Write a message by the conventions' JSON Schemas of messages, without images and files."""
     if isinstance(message, ModelResponse):
-        parts = [{"type": "reasoning", "content": message.reasoning}] if message.reasoning else []
-        parts += [{"type": "text", "content": message.text}] if message.text else []
-        calls = [
-            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": load_if_json(call.arguments)}
-            for call in message.calls
-        ]
-        return {"role": "assistant", "parts": [*parts, *calls], "finish_reason": message.finish_reason}
+        parts: list[dict[str, Any]] = []
+        if message.reasoning:
+            parts.append({"type": "reasoning", "content": message.reasoning})
+        if message.text:
+            parts.append({"type": "text", "content": message.text})
+        for call in message.calls:
+            given = load_if_json(call.arguments)
+            parts.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": given})
+        return {"role": "assistant", "parts": parts, "finish_reason": message.finish_reason}
     if isinstance(message, ToolMessage):
         part = {"type": "tool_call_response", "id": message.call_id, "response": message.text}
         return {"role": "tool", "parts": [part]}

@@ -235,8 +235,11 @@ def _parse_passage(raw: Any) -> _Passage:
 
 
 def _render_passage(number: int, passage: _Passage) -> str:
-    about = [f"source: {escape_confusable(passage.source)[:MAX_SOURCE]}"] if passage.source else []
-    about += [] if passage.score is None else [f"score: {passage.score:.2f}"]
+    about = []
+    if passage.source:
+        about.append(f"source: {escape_confusable(passage.source)[:MAX_SOURCE]}")
+    if passage.score is not None:
+        about.append(f"score: {passage.score:.2f}")
     content = f"\n{INDENT}".join(passage.content.splitlines())
     return f"[{number}] {content}" + (f"\n({', '.join(about)})" if about else "")
 

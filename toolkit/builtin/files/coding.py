@@ -217,7 +217,8 @@ class CodingTools(FileTools):
             for name in (name for name, is_file in self._find_files(path, is_match, MAX_DEPTH, check) if is_file):
                 found, is_whole = self._search_file(name, path, matches, check)
                 hits += found
-                partly += [] if is_whole else [escape_name(name)]
+                if not is_whole:
+                    partly.append(escape_name(name))
                 if len(hits) >= MAX_MATCHES:
                     break
             return _render_matches(hits[:MAX_MATCHES], pattern, partly)
