@@ -91,7 +91,12 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
     """Make the error about a name that a module lacks: it tells the name in this library, or the module that has it."""
     ours = OTHER_NAMES.get(name, name)
-    home = "" if name.startswith("_") else module if ours in names else _find_home(ours, module)
+    if name.startswith("_"):
+        home = ""
+    elif ours in names:
+        home = module
+    else:
+        home = _find_home(ours, module)
     if not home:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     place = f"in {home}" if ours == name else f"called {ours} here"

@@ -290,8 +290,9 @@ async def _pump(
             await close_iterator(source)
         return _END
 
-    # A sync leaf that is left has to close its source; and on the thread of its job nothing ends the wait for it.
-    ends = left if is_async else cancellation if backend.is_async else None
+    ends: Cancellation | None = left
+    if not is_async:  # it has to close its source; and on the thread of its job nothing ends the wait for it
+        ends = cancellation if backend.is_async else None
     job = partial(backend.call, pump, is_async=is_async, cancellation=ends)
     try:
         async with aclosing(backend.run_all([job], 1, channel, cancellation=left, own_thread=True)) as items:

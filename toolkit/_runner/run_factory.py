@@ -550,8 +550,12 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
 
 def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) -> None:
     """Refuse options about the model that another option replaces."""
-    owner, value = ("client", options.get("client")) if model is None or isinstance(model, str) else ("model", model)
-    for name in () if value is None else _OWN_OPTIONS[owner]:
+    owner, value = "model", model
+    if model is None or isinstance(model, str):
+        owner, value = "client", options.get("client")
+    if value is None:
+        return
+    for name in _OWN_OPTIONS[owner]:
         if (given := options.get(name)) and given != DEFAULTS.get(name):  # an empty one is as none
             raise ValueError(f"{owner}= has its own {name}: leave out {name}=, or {owner}=.")
 

@@ -86,10 +86,18 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
 
 def _describe(schema: Any, kind: Any, root: Mapping[str, Any], is_required: bool) -> str:  # noqa: FBT001
     schema = as_mapping(schema)
-    each = "[once per item]" if get_origin(kind) is list else outline_json(schema, root) if kind is None else ""
-    form = f"[format {schema['format']}]" if "format" in schema else ""
-    note = "[required]" if is_required else f"[default: {json.dumps(schema['default'])}]" if "default" in schema else ""
-    return " ".join(filter(None, (schema.get("description", ""), each, form, note)))
+    parts = [schema.get("description", "")]
+    if get_origin(kind) is list:
+        parts.append("[once per item]")
+    elif kind is None:
+        parts.append(outline_json(schema, root))
+    if "format" in schema:
+        parts.append(f"[format {schema['format']}]")
+    if is_required:
+        parts.append("[required]")
+    elif "default" in schema:
+        parts.append(f"[default: {json.dumps(schema['default'])}]")
+    return " ".join(filter(None, parts))
 
 
 def _make_option(option: str, name: str, kind: Any, text: str) -> Parameter:

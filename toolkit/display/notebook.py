@@ -371,15 +371,16 @@ def _render_run(
     summary = " · ".join(filter(None, [*counts, *about]))
     waiting = [row for row in rows if row.state == "waiting"]
     approvals = "" if is_unfolded else "".join(map(render_row, waiting))  # visible outside the folded timeline
-    mark = render_pill(end) if end and end not in ("stop", "paused" if waiting else "") else ""
+    is_usual = end in ("", "stop") or (end == "paused" and bool(waiting))
+    mark = "" if is_usual else render_pill(end)
     hidden = {"waiting"} if approvals else set()
     timeline = "".join(render_turn(turn, answer, hidden) for turn in shown)
     left = len(rows) - sum(len(turn.rows) for turn in shown)
     timeline += render_dim(f"… {format_count(left, 'more call')}" if left else "", tag="div")
     opened = " open" if is_unfolded or errors else ""
-    unfolded = f"<details{opened}><summary>{render_dim(summary)}</summary>{timeline}</details>"
-    table = unfolded if timeline else render_dim(summary, tag="div")
-    return f"{mark}{render_json(answer, MAX_ANSWER, render_markdown)}{approvals}{table}"
+    folded = f"<details{opened}><summary>{render_dim(summary)}</summary>{timeline}</details>"
+    steps = folded if timeline else render_dim(summary, tag="div")
+    return f"{mark}{render_json(answer, MAX_ANSWER, render_markdown)}{approvals}{steps}"
 
 
 def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_page: bool = False) -> str:

@@ -264,7 +264,7 @@ class RemoteSource:
 
         execute.__annotations__ = {"_context": ToolContext}  # as text, it would be resolved for thousands of tools
 
-        title, description = (escape_hidden(declaration[name]) for name in TEXTS)
+        title, description = (escape_hidden(declaration[key]) for key in TEXTS)
         settings = {
             "effect": declaration.get("effect"),
             "trust": "foreign",

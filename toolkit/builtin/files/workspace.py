@@ -255,8 +255,11 @@ class Workspace:
         try:
             for entry in islice(self.list_entries(directory), most + 1):
                 check()
-                is_directory = entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False)
-                kind = "file" if entry.is_file(follow_symlinks=False) else "directory" if is_directory else ""
+                kind = ""
+                if entry.is_file(follow_symlinks=False):
+                    kind = "file"
+                elif entry.name not in SKIPPED_DIRECTORIES and entry.is_dir(follow_symlinks=False):
+                    kind = "directory"
                 entries.append((f"{directory}/{entry.name}".lstrip("/"), kind))
         except OSError:
             # A directory further down may have been removed meanwhile, be unreadable, or have too long a path.
