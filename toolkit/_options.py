@@ -1,5 +1,7 @@
 """Decorators of public functions: signatures with each option, errors for wrong options, and short tracebacks.
 
+Also the checks of numbers that many modules share.
+
 An error that this package raises on purpose says what to do, so its traceback has no frames of this package and ends
 with the caller's line. So does that of an interrupt, which may come anywhere. Any other error keeps the frame in which
 it arose. Frames of the application are never removed, such as those of a tool that failed. The logger `toolkit` logs
