@@ -85,7 +85,8 @@ class ArgumentParser:
         outcome = self.try_parse(arguments)
         if isinstance(outcome, InvalidArguments):
             raise outcome
-        return outcome[:2]
+        values, repairs, _ = outcome
+        return values, repairs
 
     def parse_document(self, arguments: RawArguments | None) -> dict[str, Any]:
         """Parse valid arguments to plain data, repaired as by `parse`, without defaults.
@@ -96,7 +97,8 @@ class ArgumentParser:
         parsed = self.try_parse(arguments)
         if isinstance(parsed, InvalidArguments):
             raise parsed
-        document: dict[str, Any] = from_json(parsed[2])
+        _, _, text = parsed
+        document: dict[str, Any] = from_json(text)
         return document
 
     def try_parse(self, arguments: RawArguments | None) -> Parsed:
@@ -132,7 +134,8 @@ class ArgumentParser:
         faults = _list_faults(error)
         repairs: tuple[str, ...] = ()
         while (repaired := _repair_text(text, faults, self.schema)) is not None:
-            text, repairs = repaired[0], (*repairs, *repaired[1])
+            text, notes = repaired
+            repairs = (*repairs, *notes)
             try:
                 return self.validate_text(text), repairs, text
             except ValidationError as remaining:  # a decoded value may hold encoded ones
