@@ -618,7 +618,7 @@ def test_one_client_per_loop(server: FakeServer) -> None:
     models: list[Any] = []
 
     async def main() -> None:
-        models.extend([await runner._factory.settings.model_choice.async_model() for _ in range(2)])
+        models.extend([await runner._factory.settings.model_choice.get_async_model() for _ in range(2)])
 
     asyncio.run(main())
 

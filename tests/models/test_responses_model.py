@@ -524,7 +524,7 @@ def test_embedded_model() -> None:
     pytest.importorskip("xllamacpp")
 
     with pytest.raises(NoModelError, match=r"leave out api='responses'\.$"):
-        ModelChoice(api="responses").sync_model()
+        ModelChoice(api="responses").get_sync_model()
 
 
 # -- what models and their servers get wrong

@@ -53,7 +53,7 @@ class ModelCaller:
     async def choose_model(self, backend: Backend) -> Model:
         """Choose the model of the run, which `call` calls, and return it."""
         choice = self.settings.model_choice
-        model = await choice.async_model() if isinstance(backend, AsyncBackend) else choice.sync_model()
+        model = await choice.get_async_model() if isinstance(backend, AsyncBackend) else choice.get_sync_model()
         limit_rate = self.tool_caller.request.limit_rate
         self._model = limit_rate(model) if limit_rate else model
         return self._model

@@ -517,7 +517,7 @@ class Runner(Controls):
         Raises:
             NoModelError: No model is configured.
         """
-        return self._factory.settings.model_choice.sync_model()
+        return self._factory.settings.model_choice.get_sync_model()
 
     @override
     def _get_run(self) -> Run[Any]:

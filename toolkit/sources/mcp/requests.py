@@ -49,7 +49,7 @@ def make_sampling_tool(server: str) -> AnyTool:
     async def sample(messages: list[SampledMessage], context: ToolContext[Any], instructions: str = "") -> ToolResult:
         """Answer a request of an MCP server with the model of the run."""
         parent = cast("ParentCall", parent_call.get())
-        runner = Runner(model=await parent.caller.settings.model_choice.async_model(), instructions=instructions)
+        runner = Runner(model=await parent.caller.settings.model_choice.get_async_model(), instructions=instructions)
         result = await runner.arun(
             messages=[{"role": each["role"], "content": each["text"]} for each in messages], deps=context.deps
         )
