@@ -30,7 +30,7 @@ from toolkit import (
     Usage,
     tool,
 )
-from toolkit.events import event_to_dict
+from toolkit.events import ToolCallFinished, event_to_dict
 from toolkit.middleware import Next, Telemetry
 from toolkit.models import ModelRequest, ModelResponse, SystemMessage, ToolMessage
 from toolkit.testing import ScriptedModel, call
@@ -145,6 +145,24 @@ def test_events_of_a_middleware(go: Go) -> None:
     assert ["RunStarted", "pay", "RunFinished"] == [
         name for name in observer.seen if name in ("RunStarted", "pay", "RunFinished")
     ]
+
+
+def test_interrupt_in_on_event() -> None:
+    """Ctrl-C while `on_event` runs ends the run as elsewhere: it has a result, and is neither undone nor saved."""
+
+    class Printer:
+        def on_event(self, event: object, run_id: str) -> None:
+            if isinstance(event, ToolCallFinished):
+                raise KeyboardInterrupt
+
+    undone, session = list[str](), Session()
+    book = tool(lambda: "booked", name="book", undo=undone.append)
+    runner = Runner([book], model=ScriptedModel([call("book")]), hooks=[Printer()], undo_on_failure=True)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        runner.run("go", session=session)
+
+    assert ["booked"] == [each.result.text for each in caught.value.result.calls]  # type: ignore[attr-defined]
+    assert ([], ()) == (undone, session.messages)
 
 
 @BACKENDS

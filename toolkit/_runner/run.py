@@ -128,7 +128,10 @@ class Run(Generic[T]):
             async with aclosing(events):
                 async for event in events:
                     has_ended = isinstance(event, RunFinished)
-                    notify(observers, event, run_id)
+                    try:
+                        notify(observers, event, run_id)
+                    except BaseException as error:  # noqa: BLE001  Ctrl-C, which ends the run as anywhere else
+                        await events.athrow(error)
                     yield event
         except BaseException as error:
             if not (isinstance(error, GeneratorExit) and has_ended):
