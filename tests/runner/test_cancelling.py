@@ -902,9 +902,11 @@ def test_calls_that_have_no_result(moment: type[Event], leaves: bool) -> None:
         """Pay."""
         return "paid"
 
-    model = ScriptedModel([[call("pay", n=1), call("pay", n=2)], "never"])
-    events = list[Event]()
-    runner = Runner([pay], model=model, approve=lambda asked: asked.arguments["n"] == 1 or Decision.defer())
+    model = ScriptedModel([[call("pay", n=n) for n in range(1, 5)], "never"])
+    events, limits = list[Event](), Limits(max_calls_per_turn=2)
+    runner = Runner(
+        [pay], model=model, limits=limits, approve=lambda asked: asked.arguments["n"] == 1 or Decision.defer()
+    )
     with runner.stream("go") as stream:
         for event in stream:
             events.append(event)

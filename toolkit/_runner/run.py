@@ -288,17 +288,17 @@ class Run(Generic[T]):
         response = self.conversation.add_response(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
-        yield turn
-        yield from self.tool_caller.report_provider_calls(response)
         caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
+        ends = [caller.make_end(call, make_refusal(refused[call.id])) for call in response.calls if call.id in refused]
+        self.calls |= {end.call.id: end for end in ends}  # now: the stream may be left at any of the events
+        yield turn
+        yield from caller.report_provider_calls(response)
         if caller.early_calls:
             yield from caller.drop_early(but=response.calls)
-        for call in response.calls:
-            if call.id in refused:
-                if call.id not in caller.early_calls:
-                    yield caller.make_start(call)
-                self.calls[call.id] = caller.make_end(call, make_refusal(refused[call.id]))
-                yield self.calls[call.id]
+        for end in ends:
+            if end.call.id not in caller.early_calls:
+                yield caller.make_start(end.call)
+            yield end
         if response.calls and len(refused) == len(response.calls):
             caller.drop_early()
             yield ResultsAdded(turn=step.turn, messages=self.conversation.refusals)
