@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import temporalio.activity
+import temporalio.worker
 from pydantic import BaseModel, field_validator
 from temporalio.client import Client, Interceptor, OutboundInterceptor, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -40,7 +42,9 @@ from toolkit import (
     tool,
 )
 from toolkit.approvers import defer
-from toolkit.durable import DurableRun, DurableRunner, Worker
+from toolkit.durable import DurableRun, DurableRunner, RunStatus, Worker
+from toolkit.durable.client import POLL_INTERVAL
+from toolkit.durable.wire import CHECK
 from toolkit.errors import (
     ApprovalError,
     DefinitionError,
@@ -160,6 +164,65 @@ def test_type_of_an_answer(durable: Durable) -> None:
 
     assert (Place(town="Oslo"), Place(town="Oslo"), '{"town": "Oslo"}') == asyncio.run(go())
     assert expected.requests[0].output == model.requests[0].output is not None
+
+
+class SlowChecks(temporalio.worker.Interceptor):
+    """Lets each check of an answer wait until it is released."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+
+    def intercept_activity(
+        self, next: temporalio.worker.ActivityInboundInterceptor
+    ) -> temporalio.worker.ActivityInboundInterceptor:
+        release = self.release
+
+        class Slow(temporalio.worker.ActivityInboundInterceptor):
+            async def execute_activity(self, input: temporalio.worker.ExecuteActivityInput) -> Any:
+                if temporalio.activity.info().activity_type == CHECK:
+                    await release.wait()
+                return await super().execute_activity(input)
+
+        return Slow(next)
+
+
+def test_answer_that_is_checked(durable: Durable) -> None:
+    """A run whose answer is being checked has not finished; its events go on if the answer is not of its type."""
+
+    async def collect(run: DurableRun) -> list[Any]:
+        return [event async for event in run.events()]
+
+    async def go() -> tuple[RunStatus, list[str]]:
+        checks, runner = SlowChecks(), Runner(model=ScriptedModel(["two", "[1, 2]"]))
+        async with await durable.worker(runner, interceptors=[checks]):
+            run = await (await durable.runs(runner)).start("Go.", output_type=list[int])
+            events = asyncio.create_task(collect(run))
+            status = await until(run.status, lambda status: status.turns)
+            await asyncio.sleep(2 * POLL_INTERVAL)  # the events are read meanwhile
+            checks.release.set()
+            return status, [event.response.text for event in await events if isinstance(event, TurnFinished)]
+
+    status, answers = asyncio.run(go())
+
+    assert ("asking", "") == (status.phase, status.finish_reason)
+    assert ["two", "[1, 2]"] == answers
+
+
+def test_status_of_a_run_without_an_answer_of_its_type(durable: Durable) -> None:
+    """The status of a run that gave no answer of its type says why it failed."""
+
+    async def go() -> Any:
+        runner = Runner(model=ScriptedModel(["one", "two", "three"]))
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Go.", output_type=list[int])
+            with pytest.raises(RunError, match="no answer of its output_type"):
+                await run.result()
+            return await run.status()
+
+    status = asyncio.run(go())
+
+    assert ("finished", "error") == (status.phase, status.finish_reason)
+    assert "no answer of its output_type" in status.note
 
 
 def test_a_server_that_recovers(durable: Durable) -> None:

@@ -109,6 +109,7 @@ class RunWorkflow:
         self._waited = 0.0  # seconds in which the run only waited for decisions
         self._start = workflow.time()
         self._note = ""
+        self._has_ended = False
         _enqueue(self._queue, run_input.steering, run_input.follow_ups)
 
     @workflow.run
@@ -131,6 +132,7 @@ class RunWorkflow:
         undos = await self._undo() if is_undone else ()
         if run_input.question.session and not undos:
             await self._remember()
+        self._has_ended = True
         return wire.RunOutcome(
             state=state,
             model=self._plan.model,
@@ -194,12 +196,14 @@ class RunWorkflow:
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:
         """Return the progress of the run, as plain data."""
-        state = self._conversation.state
+        state, has_ended = self._conversation.state, self._has_ended
+        if state.phase == "finished" and not has_ended:  # the answer may not be of its type
+            state = state.replace(phase="asking")
         return {
             "run_id": self._input.run_id,
             "phase": state.phase if state.messages else "opening",
             "turns": state.turns,
-            "finish_reason": state.finish_reason,
+            "finish_reason": state.finish_reason if has_ended else "",
             "usage": vars(state.usage),
             "messages": len(state.messages),
             "pending": [asdict(waiting) for waiting in self._pending.values()],
