@@ -650,10 +650,11 @@ def test_page_of_a_paused_run(tmp_path: Path) -> None:
     assert "|Answer|Calls wait for approval.|" in text and "|Calls|Turn 1|fail|waits for approval|" in text
 
 
-def test_page_of_a_later_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [[], [""]], ids=["", "empty"])
+def test_page_of_a_later_run(first: list[str], tmp_path: Path) -> None:
     """The prompt is that of the run itself; what the model was sent later stands where it came."""
-    model = ScriptedModel(["Hello.", call("add", a=1, b=2), call("add", a=1, b=2), "Three."])
-    runner = Runner([add], model=model, max_turns=1)
+    model = ScriptedModel(["Hello.", *first, call("add", a=1, b=2), call("add", a=1, b=2), "Three."])
+    runner = Runner([add], model=model, max_turns=1 + len(first))
     runner.run("What is it?", messages=runner.run("Hi!").messages).save(tmp_path / "run.html")
     text = Reader((tmp_path / "run.html").read_text("utf-8").partition("<main>\n")[2].partition("\n</main>")[0]).text
 

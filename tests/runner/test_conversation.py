@@ -259,6 +259,7 @@ def test_state_is_plain_json() -> None:
         "version": 1,
         "run_id": "run12345-and-more",
         "messages": [{"kind": "user", "text": "hello", "images": [], "files": []}],
+        "start": 0,
         "phase": "asking",
         "turns": 0,
         "call_count": 0,

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -120,6 +121,20 @@ def test_empty_answer_is_not_sent() -> None:
 
     assert ("empty", 2, "Hi.", 4) == (first.finish_reason, len(first.messages), second.output, len(second.messages))
     assert (UserMessage("Hello?"), UserMessage("Hello??")) == model.requests[-1].messages
+
+
+def test_run_without_an_answer(tmp_path: Path) -> None:
+    """A run whose model gave only an empty answer has no text; that of an earlier run is none of its own."""
+    runner = Runner(model=ScriptedModel(["Paris.", "", ModelError("down"), "", ModelError("down")]))
+    earlier = runner.run("The capital of France?").messages
+    for messages in (earlier, ()):
+        with pytest.raises(ModelError) as caught:
+            runner.run("And of Italy?", messages=messages)
+        result = caught.value.result
+        result.save(tmp_path / "run.html")
+
+        assert ("error", "") == (result.finish_reason, result.output)
+        assert "And of Italy?" in (tmp_path / "run.html").read_text("utf-8")
 
 
 def test_tools_reach_the_model() -> None:

@@ -159,9 +159,8 @@ class Conversation:
     @property
     def text(self) -> str:
         """Text of the last response of this run."""
-        if not self._state.turns:
-            return ""
-        last = next((m for m in reversed(self._messages) if isinstance(m, ModelResponse)), None)
+        own = self._messages[self._state.start :]
+        last = next((m for m in reversed(own) if isinstance(m, ModelResponse)), None)
         return last.text if last else ""
 
     @property

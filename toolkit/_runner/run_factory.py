@@ -351,8 +351,9 @@ class _RunBuilder:
         if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         messages = self._list_messages()
-        state = RunState(run_id=uuid.uuid4().hex, messages=tuple(messages), allowed_tools=self._own_allowed)
-        return state, len(messages) - (request.prompt is not None)
+        run_id, count = uuid.uuid4().hex, len(messages)
+        state = RunState(run_id=run_id, messages=tuple(messages), start=count, allowed_tools=self._own_allowed)
+        return state, count - (request.prompt is not None)
 
     def _list_messages(self) -> list[Message]:
         """List the first messages of a conversation: instructions, history, prompt."""

@@ -53,6 +53,7 @@ class RunState(FrozenValue):
     Attributes:
         run_id: The run's id.
         messages: The whole history.
+        start: Number of messages from before the run's first response: earlier ones, and the prompt.
         phase: The next step: `asking` the model, `calling` tools, `paused`, or `finished`.
         turns: Responses of the model so far, and the answer of a Halt.
         call_count: Calls in those responses.
@@ -72,6 +73,7 @@ class RunState(FrozenValue):
 
     run_id: str
     messages: tuple[Message, ...]
+    start: int = 0
     phase: Phase = "asking"
     turns: int = 0
     call_count: int = 0
@@ -160,7 +162,7 @@ class RunState(FrozenValue):
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
         belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
         are_paused = all(paused.state.phase == "paused" for paused in self.sub_agents.values())
-        counts = (self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
+        counts = (self.start, self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
         rules = {
             "a count is below 0": min(*counts, *vars(self.usage).values()) >= 0,
             f"a run that is {self.phase} does not end in {last_kind}": has_end,

@@ -290,16 +290,12 @@ class LiveStory(Story):
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
     """List the run's turns, without earlier runs of the conversation; calls without a turn come first."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
-    count = sum(isinstance(each, ModelResponse) for each in state.messages)
-    number = state.turns - count  # of the next response; negative for earlier runs
     phase = "paused" if state.phase == "paused" else "running"
     turns: list[Turn] = []
-    for each in state.messages:
+    for each in state.messages[state.start :]:
         if isinstance(each, ModelResponse):
-            if number >= 0:
-                own_rows = {call.id: remaining.pop(call.id, _make_open_row(call, phase)) for call in each.calls}
-                turns.append(Turn(number=number, response=each, rows=own_rows))
-            number += 1
+            own_rows = {call.id: remaining.pop(call.id, _make_open_row(call, phase)) for call in each.calls}
+            turns.append(Turn(number=len(turns), response=each, rows=own_rows))
         elif turns and isinstance(each, UserMessage) and each.text not in (IMAGES_TEXT, FILES_TEXT):
             turns[-1].messages.append(each.text)
     return [Turn(rows=remaining), *turns] if remaining else turns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from toolkit._messages import ModelResponse, SystemMessage, UserMessage
@@ -77,10 +78,10 @@ def render_page(result: Any) -> str:
 
 def _list_prompts(state: Any) -> Sequence[UserMessage]:
     """List the messages of the user with which the run started, without those of earlier runs."""
-    responses = [place for place, each in enumerate(state.messages) if isinstance(each, ModelResponse)]
-    first = max(0, len(responses) - state.turns)  # position of the run's first response among all
-    start, end = responses[first - 1] + 1 if first else 0, responses[first] if state.turns else None
-    return [each for each in state.messages[start:end] if isinstance(each, UserMessage)]
+    own = (n for n, each in enumerate(state.messages) if n >= state.start and isinstance(each, ModelResponse))
+    before = reversed(state.messages[: next(own, None)])
+    given = [*takewhile(lambda each: not isinstance(each, ModelResponse), before)]
+    return [each for each in reversed(given) if isinstance(each, UserMessage)]
 
 
 def _render_facts(result: Any, count: int, bars: Sequence[_Bar]) -> str:
