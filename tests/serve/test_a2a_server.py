@@ -349,6 +349,25 @@ def test_answer_before_its_question() -> None:
     assert (TaskState.TASK_STATE_COMPLETED, ["x", "y"]) == (task.status.state, log)
 
 
+def test_answers_at_the_same_time(url: str) -> None:
+    """Each of two answers decides on its call, though the run of the first one asks about the other again."""
+
+    async def session(client: Client) -> Task:
+        question = await finish(client, "clear x y")
+        parts = [new_data_part({"decisions": {each: True}}) for each in pending_of(question)]
+        await asyncio.gather(*(send(client, part, task_id=question.id) for part in parts))
+        for _ in range(100):  # the stream of an answer may end when the other one is asked about
+            task = await client.get_task(GetTaskRequest(id=question.id))
+            if task.status.state == TaskState.TASK_STATE_COMPLETED:
+                break
+            await asyncio.sleep(0.05)
+        return task
+
+    task = talk(url, session)
+
+    assert (TaskState.TASK_STATE_COMPLETED, ["x", "y"]) == (task.status.state, log)
+
+
 def test_approval_by_own_client(url: str) -> None:
     """A model that calls the agent learns how to answer, and an approval is used once."""
     with A2A(url, name="b", timeout=20) as source:

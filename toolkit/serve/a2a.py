@@ -270,13 +270,18 @@ class _BoundedTaskStore(InMemoryTaskStore):
 
 @dataclass(eq=False)
 class _Conversation:
-    """The messages of a context id, and its task that waits for approval, since `asked`."""
+    """The messages of a context id, its task that waits for approval, and when each call was asked about, by digest."""
 
     messages: Sequence[Message] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     task_id: str = ""
     state: RunState | None = None
-    asked: float = 0.0
+    asked: Mapping[str, float] = field(default_factory=dict)
+
+    def list_asked(self, before: float) -> list[PendingApproval]:
+        """List the calls that wait, and were asked about before a time."""
+        pending = self.state.pending if self.state else ()
+        return [each for each in pending if self.asked[each.digest] < before]
 
 
 class _Executor(AgentExecutor):
@@ -342,7 +347,7 @@ class _Executor(AgentExecutor):
             await updater.reject(_make_message(updater, EMPTY_MESSAGE))
         elif not is_waiting:
             await updater.reject(_make_message(updater, OTHER_TASK.format(id=conversation.task_id)))
-        elif _arrival.get() > conversation.asked and (decisions := _read_decisions(message, state.pending)):
+        elif decisions := _read_decisions(message, conversation.list_asked(_arrival.get())):
             conversation.task_id, conversation.state = "", None
             return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
@@ -353,7 +358,9 @@ class _Executor(AgentExecutor):
 async def _report_result(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
     """Report the result of a run: its task ends, or waits for decisions."""
     if result.is_paused:
-        conversation.task_id, conversation.state, conversation.asked = updater.task_id, result.state, time.monotonic()
+        now, earlier = time.monotonic(), conversation.asked
+        conversation.task_id, conversation.state = updater.task_id, result.state
+        conversation.asked = {each.digest: earlier.get(each.digest, now) for each in result.pending}
         await _ask_for_decisions(updater, result.pending)
     elif result.finish_reason == "cancelled":
         await updater.cancel()
