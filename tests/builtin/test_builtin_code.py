@@ -290,6 +290,8 @@ def test_long_arguments() -> None:
 
     assert not program.invoke({"code": lines.format(4)}).is_error
     assert "at most 50,000,000 bytes together" in (program.invoke({"code": lines.format(5)}).error or "")
+    letters = program.invoke({"code": lines.replace("'x'", "'é'").format(3)})
+    assert "at most 50,000,000 bytes together" in (letters.error or "")
 
 
 @pytest.mark.parametrize("code", ["10**1_000_000", "[{'a': (10**1_000_000,)}]", "{10**1_000_000: 1}"])

@@ -172,7 +172,8 @@ class RunDialect(Dialect):
 
     def drop_reasoning(self, memo: list[dict[str, Any]]) -> bool:
         """Leave reasoning out of converted messages, and return whether there was any."""
-        before, memo[:] = memo.copy(), map(self._without_reasoning, memo)
+        before = memo.copy()
+        memo[:] = map(self._without_reasoning, before)
         return memo != before
 
     def _without_reasoning(self, wire: dict[str, Any]) -> dict[str, Any]:

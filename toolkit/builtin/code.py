@@ -163,7 +163,7 @@ class _Program:
     images: list[Any] = field(default_factory=list)
     files: list[Any] = field(default_factory=list)
     _count: int = 0
-    _written: int = 0  # characters of arguments
+    _written: int = 0  # bytes of arguments
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _has_ended: bool = False
 
@@ -219,13 +219,13 @@ class _Program:
     def _write_arguments(self, arguments: dict[str, Any]) -> str:
         if _has_long_integer(arguments):
             raise RuntimeError("An argument has an integer of more than 100,000 digits.")
-        text = to_json(arguments).decode()
-        self._written += len(text)
+        written = to_json(arguments)
+        self._written += len(written)
         if self._written > self.interpreter.max_memory:
             raise RuntimeError(
                 f"The arguments of a program have at most {self.interpreter.max_memory:,} bytes together."
             )
-        return text
+        return written.decode()
 
 
 def _has_long_integer(value: Any) -> bool:

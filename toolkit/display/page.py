@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from toolkit._messages import ModelResponse, SystemMessage, UserMessage
@@ -78,10 +77,15 @@ def render_page(result: Any) -> str:
 
 def _list_prompts(state: Any) -> Sequence[UserMessage]:
     """List the messages of the user with which the run started, without those of earlier runs."""
-    own = (n for n, each in enumerate(state.messages) if n >= state.start and isinstance(each, ModelResponse))
-    before = reversed(state.messages[: next(own, None)])
-    given = [*takewhile(lambda each: not isinstance(each, ModelResponse), before)]
-    return [each for each in reversed(given) if isinstance(each, UserMessage)]
+    prompts: list[UserMessage] = []
+    for number, each in enumerate(state.messages):
+        if isinstance(each, UserMessage):
+            prompts.append(each)
+        elif isinstance(each, ModelResponse):
+            if number >= state.start:
+                break
+            prompts.clear()
+    return prompts
 
 
 def _render_facts(result: Any, count: int, bars: Sequence[_Bar]) -> str:

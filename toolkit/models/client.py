@@ -222,7 +222,7 @@ class ServerModel:
         return await self._send(request, stream=stream)
 
     def _adapt(self, request: ModelRequest, body: Mapping[str, Any], error: ModelError) -> bool:  # noqa: ARG002
-        """Leave out, in the whole run, reasoning or the schema of the output if refused; return if that may help."""
+        """Leave out what was refused: earlier reasoning, or the schema of the output; return whether that may help."""
         if refuses_reasoning(error) and self.dialect.drop_reasoning(request.memo):
             logger.info("%r refuses the reasoning of earlier answers, so it is left out.", self)
             return True
