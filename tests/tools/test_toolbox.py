@@ -717,9 +717,18 @@ class KeywordTool:
     def __call__(self, **kwargs: Any) -> Any: ...
 
 
+class Counter:
+    """Counts."""
+
+    __name__ = "count"
+
+    def __call__(self, start: int = 0, *more: Any, **options: Any) -> Any: ...
+
+
 def test_object() -> None:
     """An object adds its decorated methods."""
     assert ["take"] == [made.name for made in Toolbox([Shelf(3)])]
+    assert "start" in Toolbox([Counter()])["count"].parameters["properties"]
 
 
 @pytest.mark.parametrize(

@@ -94,20 +94,20 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
 
 
 def _takes_anything(item: Callable[..., Any]) -> bool:
-    """Return whether a callable object takes `*args: Any, **kwargs`, or `**kwargs` alone, as tools of LlamaIndex do."""
+    """Return whether a callable object says nothing about its arguments, as tools of LlamaIndex: `*args, **kwargs`."""
     if inspect.isclass(item) or isinstance(item, partial):
         return False
     try:
-        parameters = inspect.signature(item).parameters.values()
+        parameters = [*inspect.signature(item).parameters.values()]
     except (TypeError, ValueError):  # refused later, with its reason
         return False
-    needed = [p for p in parameters if p.default is p.empty]
-    is_open = all(
+    if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:  # options after it are the object's own
+        parameters = [p for p in parameters if p.default is p.empty]
+    return bool(parameters) and all(
         p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         and (p.annotation is p.empty or str(p.annotation).endswith(("Any", ".args", ".kwargs")))
-        for p in needed
+        for p in parameters
     )
-    return is_open and (len(needed) == 2 or len(needed) == len(parameters) == 1)
 
 
 def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
