@@ -36,7 +36,7 @@ ADVICE: Mapping[str, str] = {
 
 # What is added to the advice, by what servers say when they refuse a request.
 REMEDIES: Mapping[str, str] = {
-    r"not support (tool|function)|(tool|function) calling\W+is not supported|param: tools": (
+    r"not support (tool|function)|(tool|function) calling\W+is not supported|unsupported param: tools": (
         'dialect="calls" is for models without tool calling.'
     ),
     r"\bstrict\b|identical first keys": "strict=False turns strict mode off.",
