@@ -295,7 +295,7 @@ def is_own_id(call_id: str, run_id: str) -> bool:
 def _check_fields(state: RunState) -> None:
     """Raise ValueError for a field that, at any depth, is not of its declared type."""
     try:
-        _make_adapter().validate_python(state)
+        make_state_validator().validate_python(state)
     except ValidationError as error:
         name = str(error.errors(include_url=False)[0]["loc"][0])
         kind = RunState.__annotations__[name]
@@ -303,7 +303,8 @@ def _check_fields(state: RunState) -> None:
 
 
 @cache
-def _make_adapter() -> Any:
+def make_state_validator() -> Any:
+    """Make the validator of states, which is slow the first time."""
     from pydantic import ConfigDict, TypeAdapter  # slow to load
 
     strict = ConfigDict(strict=True, revalidate_instances="always", arbitrary_types_allowed=True)

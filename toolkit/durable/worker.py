@@ -21,6 +21,7 @@ from toolkit._execution.references import may_refer
 from toolkit._guards.options import check_choice, check_function, check_number, check_seconds, check_type, check_whole
 from toolkit._runner.runner import Runner
 from toolkit._runner.session import Session
+from toolkit._runner.state import make_state_validator
 from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
@@ -167,6 +168,7 @@ class Worker:
             **options,
             "workflow_runner": _TaskRunner(options.get("workflow_runner", SANDBOX)),
         }
+        make_state_validator()  # 0.2 s, and more on a busy machine, of the 2 that the SDK gives a step of a workflow
         try:
             self._worker = TemporalWorker(
                 client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings
