@@ -356,11 +356,12 @@ def test_answers_at_the_same_time(url: str) -> None:
         question = await finish(client, "clear x y")
         parts = [new_data_part({"decisions": {each: True}}) for each in pending_of(question)]
         await asyncio.gather(*(send(client, part, task_id=question.id) for part in parts))
-        for _ in range(100):  # the stream of an answer may end when the other one is asked about
-            task = await client.get_task(GetTaskRequest(id=question.id))
+        task = question
+        for _ in range(400):  # the stream of an answer may end when the other one is asked about
             if task.status.state == TaskState.TASK_STATE_COMPLETED:
                 break
             await asyncio.sleep(0.05)
+            task = await client.get_task(GetTaskRequest(id=question.id))
         return task
 
     task = talk(url, session)
