@@ -316,6 +316,16 @@ def test_refused_client() -> None:
         server.get_prompt("none")
 
 
+def test_argument_of_a_prompt_that_is_no_text() -> None:
+    """An argument of a prompt that is not a text is refused, with what to write."""
+    number: Any = 3
+    with (
+        MCP(SERVER) as server,
+        pytest.raises(TypeError, match=r"code=3 is not a text, as MCP has it: write code='3'\."),
+    ):
+        server.get_prompt("review", code=number)
+
+
 def test_server_without_some_kinds() -> None:
     """A server need not know tools, prompts and templates of resources: it has none then."""
 
