@@ -680,7 +680,7 @@ def test_runner_in_a_toolbox() -> None:
     """A runner without a name that is put among tools is refused, with what to write; so is an agent of others."""
     with pytest.raises(DefinitionError, match=r"needs a name and a description .* write \.as_tool\(name=\.\.\., desc"):
         Toolbox([clerk()])
-    with pytest.raises(DefinitionError, match=r"is not a tool by itself: pass its \.as_tool\(name, description\)"):
+    with pytest.raises(DefinitionError, match=r"An agent becomes one by \.as_tool\(name, description\)"):
         Toolbox([SimpleNamespace(as_tool=str)])
     with pytest.raises(DefinitionError, match=r"of some other libraries are converted by toolkit\.adapters"):
         Toolbox([SimpleNamespace(as_tool=str, arun=str)])  # as tools of LangChain have

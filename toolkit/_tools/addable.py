@@ -77,7 +77,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return [as_tool()]
     if as_tool:
         raise DefinitionError(
-            f"{item!r:.100} is not a tool by itself: pass its .as_tool(name, description). {OTHER_LIBRARIES}"
+            f"{item!r:.100} is not a tool here. {OTHER_LIBRARIES} An agent becomes one by .as_tool(name, description)."
         )
     if not callable(item):
         raise DefinitionError(
