@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -111,15 +110,14 @@ def test_one_list_of_secrets() -> None:
 
 
 @pytest.mark.parametrize("root", ["/", "/tmp", "/dev", "/run"])  # noqa: S108  that is the mistake
-@pytest.mark.parametrize("required", [True, False], ids=["required", "if possible"])
-def test_own_directories(root: str, required: bool, tmp_path: Path, environment: Setter) -> None:
+def test_own_directories(root: str, tmp_path: Path, environment: Setter) -> None:
     """A directory that a sandbox replaces, or one that contains it, is refused."""
     (program := tmp_path / "bwrap").write_text("#!/bin/sh\n")
     program.chmod(0o755)
     environment("PATH", str(tmp_path))
 
     with pytest.raises(DefinitionError, match=f"no sandbox for {root}: a sandbox has /dev, /proc, /tmp, /run of"):
-        bash_tool(root, sandbox=Sandbox(required=required))
+        bash_tool(root, sandbox=True)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,6 @@ def test_own_directories(root: str, required: bool, tmp_path: Path, environment:
         pytest.param({"hidden": ["\0"]}, "hidden=['\\x00'] is not a list of texts", id="NUL"),
         pytest.param({"hidden": None}, "hidden=None is not a list of texts", id="nothing"),
         pytest.param({"network": "no"}, "network='no' is not of type bool", id="network"),
-        pytest.param({"required": 1}, "required=1 is not of type bool", id="required"),
     ],
 )
 def test_mistakes(options: Mapping[str, Any], message: str) -> None:
@@ -164,15 +161,6 @@ def test_cannot_be_tried(tmp_path: Path, environment: Setter) -> None:
 
     with pytest.raises(DefinitionError, match="no sandbox: bubblewrap cannot be tried"):
         shell_tool(tmp_path, sandbox=True)
-
-
-def test_not_required(tmp_path: Path, environment: Setter) -> None:
-    """With `required=False` commands run without a sandbox, and the description says so."""
-    shell = shutil.which("sh") or ""
-    environment("PATH", str(tmp_path))
-    subject = shell_tool(tmp_path, sandbox=Sandbox(required=False), env={"PATH": str(Path(shell).parent)})
-
-    assert (True, "hi\n") == (subject.description.endswith("There is no sandbox."), run_and_read(subject, "echo hi"))
 
 
 @needs_sandbox

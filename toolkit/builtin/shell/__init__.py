@@ -90,7 +90,7 @@ def shell_tool(
         sandbox: Whether each command runs in its own namespaces, by bubblewrap: True, or a `Sandbox`.
 
     Raises:
-        DefinitionError: There is no such directory, a required sandbox does not work, an option is invalid, or this is
+        DefinitionError: There is no such directory, the sandbox does not work, an option is invalid, or this is
             a program of PyInstaller.
     """
     seconds = min(check_seconds("timeout", timeout, DEFAULT_TIMEOUT), MAX_SECONDS)
@@ -167,7 +167,7 @@ def _make_tool(
     error_on_exit = check_type("error_on_exit", options.get("error_on_exit", False), bool)
     commands = _Commands(runner, seconds, check_texts("deny", deny), confirm, error_on_exit)
     command_tool = commands.bash if interpreter == "bash" else commands.shell_exec
-    isolation = sandbox.description if sandbox and runner.make_prefix else "There is no sandbox."
+    isolation = sandbox.description if sandbox else "There is no sandbox."
     description = f"{command_tool.description}\n\nA command may take {seconds:g} seconds. {isolation}"
     return tool(command_tool, description=description, approve=options.get("approve", False))
 

@@ -58,8 +58,6 @@ class Sandbox:
 
     Attributes:
         network: Whether the network can be reached, including the machine's own services.
-        required: Whether making a tool fails if the sandbox does not work; otherwise commands run without one, and the
-            tool's description says so.
         hidden: Paths that appear empty, except the directory itself; `~` is the user's home, `*` and `?` match within
             names.
 
@@ -68,12 +66,10 @@ class Sandbox:
     """
 
     network: bool = False
-    required: bool = True
     hidden: Sequence[str] = DEFAULT_HIDDEN
 
     def __post_init__(self) -> None:
         check_type("network", self.network, bool)
-        check_type("required", self.required, bool)
         check_texts("hidden", self.hidden)
 
     @property
@@ -101,19 +97,18 @@ class Sandbox:
             *("--setenv", "TMPDIR", TEMPORARY, "--chdir", str(directory), "--"),
         ]
 
-    def prepare(self, root: Root) -> MakePrefix | None:
-        """Find bubblewrap and try it; return the function that makes its arguments, None if it does not work.
+    def prepare(self, root: Root) -> MakePrefix:
+        """Find bubblewrap and try it; return the function that makes its arguments.
 
         Raises:
-            DefinitionError: bubblewrap does not work and is required, or the directory contains one that a sandbox has
-                of its own.
+            DefinitionError: bubblewrap does not work, or the directory contains one that a sandbox has of its own.
         """
         found = shutil.which("bwrap")
         program = "" if found is None else str(Path(found).absolute())
         problem = self._find_problem(program, root) if program else "bubblewrap (bwrap) is not installed"
-        if problem and self.required:
+        if problem:
             raise DefinitionError(f"There can be no sandbox: {problem}. {INSTALL}")
-        return None if problem else partial(self.make_prefix, program)
+        return partial(self.make_prefix, program)
 
     def _find_problem(self, program: str, root: Root) -> str:
         try:
