@@ -279,16 +279,6 @@ def test_it_says_which(server: FakeServer, caplog: pytest.LogCaptureFixture) -> 
     assert [f"The model that answers is <OpenAIModel named at {server.base_url}/>."] == caplog.messages
 
 
-@pytest.mark.parametrize("name", ["embeded", "Embedded"])
-def test_name_of_the_embedded_model_misspelt(environment: Callable[[str, str], None], name: str) -> None:
-    """A name that is nearly that of the embedded model is refused: the prompt is not meant for OpenAI."""
-    environment("OPENAI_API_KEY", "sk-test")
-    with pytest.raises(ValueError, match="did you mean 'embedded'"):
-        Runner(model=name)
-
-    assert repr(Runner(model=name, base_url="http://localhost:1/v1"))  # a server may have a model of that name
-
-
 def test_client_needs_no_thread(server: FakeServer, caplog: pytest.LogCaptureFixture) -> None:
     """Where a client is given, nothing is asked to choose the model, so an async run starts no thread for it."""
 

@@ -98,8 +98,6 @@ class ModelChoice:
                 f"client={client!r:.100} is not a client of OpenAI's API: write client=OpenAI(...), base_url= and "
                 "api_key=, or for a Model, model=."
             )
-        if self._is_misspelt:
-            raise ValueError(f"model={self.name!r}: did you mean {EMBEDDED!r}?")
         if self.base_url and (fault := _find_address_fault("base_url", self.base_url)):
             raise ValueError(fault)
 
@@ -122,16 +120,6 @@ class ModelChoice:
             return False
         address, key = self._get_address()
         return is_openai(address) if address else bool(key)
-
-    @property
-    def _is_misspelt(self) -> bool:
-        """True if the name is nearly that of the embedded model, without a server: OpenAI must not get the prompt."""
-        if not self.name or self.name == EMBEDDED or self.name[:2].lower() != EMBEDDED[:2]:
-            return False
-        import difflib  # slow to load, and seldom needed
-
-        has_server = self.client or self.base_url or os.environ.get("OPENAI_BASE_URL")
-        return not has_server and bool(difflib.get_close_matches(self.name.lower(), [EMBEDDED], cutoff=0.8))
 
     @property
     def is_fallback(self) -> bool:
