@@ -114,8 +114,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.sources.retrievers": "Prefetch retriever_tool",
     "toolkit.sources.search": "ToolSearch",
     "toolkit.stores": """
-        Chunk Database Document Embed Hit KnowledgeStore Layout LocalEmbeddings OpenAIEmbeddings
-        SQLiteKnowledge StoreError
+        Chunk Document Embed Hit KnowledgeStore LocalEmbeddings OpenAIEmbeddings SQLiteKnowledge StoreError
     """,
     "toolkit.testing": """
         Cassette FakeServer ModelReply Reply Request ScriptError ScriptedModel assert_calls call dry_run reply

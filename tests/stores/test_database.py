@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from toolkit import ToolError
-from toolkit.stores import Database, Layout, StoreError
+from toolkit.errors import StoreError
+from toolkit.stores.database import Database, Layout
 
 NUMBERS = Layout(
     holds="numbers", application_id=0x746B_5454, migrations=(("CREATE TABLE numbers (n INTEGER PRIMARY KEY, text)",),)
@@ -28,7 +29,7 @@ BROKEN = replace(NUMBERS, migrations=(*NUMBERS.migrations, ("UPDATE numbers SET 
 # What a script of another process begins with.
 SCRIPT = """
 import os, sys
-from toolkit.stores import Database, Layout
+from toolkit.stores.database import Database, Layout
 NUMBERS = Layout(holds="numbers", application_id=0x746B5454, migrations=(("CREATE TABLE numbers (n, text)",),))
 def add(database, *numbers):
     for number in numbers:

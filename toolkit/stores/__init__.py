@@ -1,4 +1,4 @@
-"""Storage in SQLite: documents with embeddings, and the opening of SQLite files.
+"""Storage in SQLite: documents with embeddings.
 
     from toolkit.stores import LocalEmbeddings, SQLiteKnowledge
 
@@ -20,8 +20,6 @@ from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
     from toolkit.errors import StoreError as StoreError
-    from toolkit.stores.database import Database as Database
-    from toolkit.stores.database import Layout as Layout
     from toolkit.stores.embeddings import Embed as Embed
     from toolkit.stores.embeddings import LocalEmbeddings as LocalEmbeddings
     from toolkit.stores.embeddings import OpenAIEmbeddings as OpenAIEmbeddings
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 # The public names by module. Type checkers read the imports above instead; a test compares the two.
 _HOMES = {
     "toolkit.errors": ("StoreError",),
-    "toolkit.stores.database": ("Database", "Layout"),
     "toolkit.stores.embeddings": ("Embed", "LocalEmbeddings", "OpenAIEmbeddings"),
     "toolkit.stores.knowledge": ("Chunk", "Document", "Hit", "KnowledgeStore", "SQLiteKnowledge"),
 }
