@@ -31,7 +31,7 @@ from pydantic_core import (
 from typing_extensions import LiteralString, TypedDict, TypeVarTuple
 
 from toolkit._schema.docstrings import find_text
-from toolkit._schema.json_schema import EmptyType, as_mapping, iterate_schemas, map_schemas
+from toolkit._schema.json_schema import UnusableType, as_mapping, iterate_schemas, map_schemas
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -415,7 +415,7 @@ def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
         default = sorted(default, key=json.dumps)
     cleaned = render_default(default) if "default" in node else {}
     if node.get("enum") == []:  # no value is valid, and providers refuse it
-        raise EmptyType(f"{node.get('title', 'its enum')} has no members")
+        raise UnusableType(f"{node.get('title', 'its enum')} has no members")
     if isinstance(values := node.get("enum"), list):  # 1 and True are equal, but not in JSON
         cleaned["enum"] = list({json.dumps(value): value for value in values}.values())
     return {key: value for key, value in node.items() if key not in ("title", "default")} | cleaned

@@ -36,7 +36,7 @@ from toolkit._schema.core_schema import (
 from toolkit._schema.docstrings import find_text
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_mode import build_object_validator
-from toolkit._schema.json_schema import EmptyType, as_mapping
+from toolkit._schema.json_schema import UnusableType, as_mapping
 from toolkit.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -445,7 +445,7 @@ def _find_undefined(p: Parameter) -> str:
 def _is_wrong(error: Exception) -> bool:
     """Return whether an annotation has a constraint that its type cannot have, or that no value meets."""
     is_protocol = '"is-instance"' in str(error)  # not checkable at run time, and no mistake beside a default
-    return isinstance(error, (EmptyType, SchemaError)) and not is_protocol
+    return isinstance(error, (UnusableType, SchemaError)) and not is_protocol
 
 
 def _choose_remedy(p: Parameter, error: Exception) -> str:

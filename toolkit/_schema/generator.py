@@ -15,7 +15,7 @@ from pydantic_core import PydanticOmit, SchemaValidator
 from typing_extensions import get_type_hints, override
 
 from toolkit._schema.docstrings import find_text, parse_docstring, read_field_texts
-from toolkit._schema.json_schema import EmptyType, Schema, find_flag_bounds, list_allowed_values
+from toolkit._schema.json_schema import Schema, UnusableType, find_flag_bounds, list_allowed_values
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import (
@@ -151,14 +151,14 @@ def _refuse_misplaced(core: Mapping[str, Any]) -> None:
                 SchemaValidator(check).validate_python(_SAMPLES[inner["type"]])
             except TypeError as error:
                 name = str(error).partition("'")[2].partition("'")[0]
-                raise EmptyType(f"{name} is no constraint of {inner['type']}") from error
+                raise UnusableType(f"{name} is no constraint of {inner['type']}") from error
 
 
 def _refuse_async(core: Mapping[str, Any]) -> None:
     """Refuse an async validator: pydantic would take its coroutine for the value."""
     function = core["function"]["function"] if core["type"].startswith("function-") else None
     if iscoroutinefunction(function):
-        raise EmptyType(f"its validator {getattr(function, '__name__', '')!r} is async, and would not be awaited")
+        raise UnusableType(f"its validator {getattr(function, '__name__', '')!r} is async, and would not be awaited")
 
 
 def _is_constraint(core: Any) -> bool:

@@ -21,7 +21,7 @@ MAX_KEYS = 5_000
 DATA = frozenset({"default", "const", "enum", "examples", "example", "required", "dependentRequired", "$vocabulary"})
 
 
-class EmptyType(Exception):
+class UnusableType(Exception):
     """No value of a type is valid, or none can be checked, so no call can have one; the message says why."""
 
 

@@ -360,7 +360,7 @@ class DurableRun:
         try:
             async with self._deciding:
                 with _translate_errors(self.id):
-                    await self._handle.execute_update(wire.DECIDE, wire.Verdict(call_id=call_id, decision=data))
+                    await self._handle.execute_update(wire.DECIDE, wire.DecidedCall(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
             for child in (await self._query(wire.STATUS))["children"]:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):

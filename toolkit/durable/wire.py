@@ -264,8 +264,8 @@ class CallOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """A decision on a pending call."""
+class DecidedCall:
+    """A pending call with the decision on it."""
 
     call_id: str
     decision: Mapping[str, Any]
@@ -297,7 +297,7 @@ class RunInput:
     spent: float = 0.0
     steering: Sequence[str] = ()
     follow_ups: Sequence[str] = ()
-    decided: Sequence[Verdict] = ()
+    decided: Sequence[DecidedCall] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
     available: Sequence[str] | None = None
     path: Sequence[str] = ()
@@ -316,7 +316,7 @@ class RunOutcome:
     state: str
     model: str
     unread: Sequence[str] = ()
-    decided: Sequence[Verdict] = ()
+    decided: Sequence[DecidedCall] = ()
     undos: Sequence[Mapping[str, Any]] = ()
     cost: float | None = None
 

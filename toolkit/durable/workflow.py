@@ -101,7 +101,7 @@ class RunWorkflow:
             if run_input.state:  # under a new history, where a decision may come before `run` starts
                 self._conversation = _restore(run_input.plan, run_input.state)
         self._queue = MessageQueue()
-        self._decided = {verdict.call_id: verdict for verdict in run_input.decided}
+        self._decided = {decided.call_id: decided for decided in run_input.decided}
         self._results: dict[str, wire.CallOutcome] = {}
         self._answers = dict(run_input.answers)  # results that are the answer, by call id
         self._children: list[str] = []  # ids of runs of sub-agents
@@ -178,20 +178,20 @@ class RunWorkflow:
         _enqueue(self._queue, (), [texts] if isinstance(texts, str) else texts)
 
     @workflow.update(name=wire.DECIDE)
-    def decide(self, verdict: wire.Verdict) -> None:
+    def decide(self, decided: wire.DecidedCall) -> None:
         """Decide on a pending call; the same decision may be sent again."""
-        self._decided[verdict.call_id] = verdict
+        self._decided[decided.call_id] = decided
 
     @decide.validator
-    def check_decision(self, verdict: wire.Verdict) -> None:
+    def check_decision(self, decided: wire.DecidedCall) -> None:
         """Refuse a decision on a call that does not wait, or that has another one."""
-        earlier = self._decided.get(verdict.call_id)
-        if earlier == verdict:
+        earlier = self._decided.get(decided.call_id)
+        if earlier == decided:
             return
         if earlier is not None:
-            raise ApplicationError(f"The call {verdict.call_id!r} has another decision already.", type="ApprovalError")
-        if verdict.call_id not in self._pending:
-            raise ApplicationError(explain_unknown_call(verdict.call_id, self._pending), type="ApprovalError")
+            raise ApplicationError(f"The call {decided.call_id!r} has another decision already.", type="ApprovalError")
+        if decided.call_id not in self._pending:
+            raise ApplicationError(explain_unknown_call(decided.call_id, self._pending), type="ApprovalError")
 
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:
@@ -439,7 +439,7 @@ class RunWorkflow:
             self._children.remove(child_id)
             if timer is not None:
                 timer.cancel()
-        self._decided |= {verdict.call_id: verdict for verdict in outcome.decided}  # they may be sent again
+        self._decided |= {decided.call_id: decided for decided in outcome.decided}  # they may be sent again
         return _read_child(outcome, reason)
 
     def _make_child_input(self, call: ToolCall, task: str, foreign: Sequence[str]) -> wire.RunInput:
