@@ -85,7 +85,7 @@ PUBLIC: dict[str, str] = {
     "toolkit.cli": "main",
     "toolkit.display": "Form InvalidForm Story Transcript ashow show",
     "toolkit.durable": """
-        ClaimCheck DevServer DurableRun DurableRunner PayloadDirectory PayloadStore PostgresLedger RunStatus Worker
+        DevServer DurableRun DurableRunner PostgresLedger RunStatus Worker
     """,
     "toolkit.errors": """
         ApprovalError BusyError Cancelled ConversationError DefinitionError Denied DuplicateToolError Failed

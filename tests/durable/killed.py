@@ -16,7 +16,6 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client
-from temporalio.converter import DataConverter
 from temporalio.worker import (
     ActivityInboundInterceptor,
     Interceptor,
@@ -25,9 +24,10 @@ from temporalio.worker import (
     WorkflowOutboundInterceptor,
 )
 
+from tests.durable.support import Shelf, make_converter
 from toolkit import Runner, SQLiteLedger, ToolContext, tool
 from toolkit.approvers import defer
-from toolkit.durable import ClaimCheck, PayloadDirectory, Worker
+from toolkit.durable import Worker
 from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 
@@ -77,16 +77,25 @@ class Ledger(SQLiteLedger):
         return is_first
 
 
-class Payloads(PayloadDirectory):
-    def __init__(self, killer: Killer) -> None:
-        super().__init__(killer.home / "payloads")
-        self._killer = killer
+class Payloads(Shelf):
+    """A store in a directory, which the next worker reaches, too."""
 
-    def save(self, data: bytes, /) -> str:
+    def __init__(self, killer: Killer) -> None:
+        super().__init__()
+        self._killer, self._path = killer, killer.home / "payloads"
+        self._path.mkdir(exist_ok=True)
+
+    def save(self, data: bytes) -> str:
         self._killer.at("before payload")
         key = super().save(data)
+        draft = self._path / f"{key}.{os.getpid()}"
+        draft.write_bytes(data)
+        draft.replace(self._path / key)  # whole or not at all
         self._killer.at("after payload")
         return key
+
+    def load(self, key: str) -> bytes:
+        return (self._path / key).read_bytes()
 
 
 class Hook:
@@ -195,12 +204,8 @@ def make_runner(killer: Killer, *, has_ledger: bool) -> Runner:
     )
 
 
-def make_converter(killer: Killer) -> DataConverter:
-    return DataConverter(payload_codec=ClaimCheck(Payloads(killer), min_bytes=CLAIM_BYTES))
-
-
 async def work(address: str, queue: str, killer: Killer, *, has_ledger: bool) -> None:
-    client = await Client.connect(address, data_converter=make_converter(killer))
+    client = await Client.connect(address, data_converter=make_converter(Payloads(killer), CLAIM_BYTES))
     runner = make_runner(killer, has_ledger=has_ledger)
     async with Worker(
         client,

@@ -7,9 +7,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,8 +18,9 @@ import pytest
 
 pytest.importorskip("temporalio", reason='needs the extra "temporal"')
 
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.converter import DataConverter
+from temporalio.converter import DataConverter, ExternalStorage, PayloadCodec, StorageDriver, StorageDriverClaim
 
 from toolkit import Runner
 from toolkit.durable import DurableRunner, Worker
@@ -55,6 +57,36 @@ class Durable:
         """Run to the end with one worker."""
         async with await self.worker(runner, **options):
             return await (await self.runs(runner)).run(prompt)
+
+
+class Shelf(StorageDriver):
+    """A store of large payloads in memory, by their digests."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def name(self) -> str:
+        return "shelf"
+
+    async def store(self, context: object, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        return [StorageDriverClaim({"key": self.save(each.SerializeToString())}) for each in payloads]
+
+    async def retrieve(self, context: object, claims: Sequence[StorageDriverClaim]) -> list[Payload]:
+        return [Payload.FromString(self.load(each.claim_data["key"])) for each in claims]
+
+    def save(self, data: bytes) -> str:
+        key = sha256(data).hexdigest()
+        self.kept[key] = data
+        return key
+
+    def load(self, key: str) -> bytes:
+        return self.kept[key]
+
+
+def make_converter(shelf: Shelf, threshold: int, codec: PayloadCodec | None = None) -> DataConverter:
+    """Make a converter that stores payloads of `threshold` bytes or more elsewhere."""
+    storage = ExternalStorage(drivers=[shelf], payload_size_threshold=threshold)
+    return DataConverter(payload_codec=codec, external_storage=storage)
 
 
 async def until(look: Callable[[], Awaitable[T]], is_there: Callable[[T], Any] = bool, seconds: float = WAIT) -> T:

@@ -23,7 +23,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from tests.durable import killed
-from tests.durable.support import environment
+from tests.durable.support import environment, make_converter
 from toolkit import RunResult
 from toolkit.durable import DevServer, DurableRunner
 from toolkit.errors import ApprovalError, RunEndedError, RunUnreachableError
@@ -138,7 +138,7 @@ def test_kill_points(start: int, short_server: DevServer, workers: subprocess.Po
         assert workers.stdin
         workers.stdin.write(json.dumps(given) + "\n")
         workers.stdin.flush()
-        converter = killed.make_converter(killed.Killer(home, "", 0))
+        converter = make_converter(killed.Payloads(killed.Killer(home, "", 0)), killed.CLAIM_BYTES)
         client = await Client.connect(short_server.address, data_converter=converter)
         try:
             result = await finish(client, queue)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,10 +20,10 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 from temporalio.worker import Replayer, WorkflowReplayResult
 
-from tests.durable.support import Durable, environment, until
+from tests.durable.support import Durable, Shelf, environment, make_converter, until
 from toolkit import Limits, ModelError, Runner, Session, SQLiteLedger, tool
 from toolkit.approvers import defer
-from toolkit.durable import ClaimCheck, DevServer, DurableRun, DurableRunner, Worker
+from toolkit.durable import DevServer, DurableRun, DurableRunner, Worker
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import FakeServer, ScriptedModel, call, reply
@@ -147,20 +146,6 @@ def count_to(turns: int) -> Runner:
     return Runner([add], model=ScriptedModel(answer), max_turns=50)
 
 
-class Claims(dict[str, bytes]):
-    """A store of payloads that is kept beside a history."""
-
-    def save(self, data: bytes) -> str:
-        """Keep data."""
-        key = sha256(data).hexdigest()
-        self[key] = data
-        return key
-
-    def load(self, key: str) -> bytes:
-        """Return data."""
-        return self[key]
-
-
 async def run_with_claims(durable: Durable) -> WorkflowHistory:
     """A run whose larger payloads are elsewhere."""
     async with start(durable, Runner([add], model=ScriptedModel([call("add", a=1, b=2), "Done."]))) as run:
@@ -193,13 +178,13 @@ async def fetch(durable: Durable, run_id: str, history: str | None = None) -> Wo
     return await (await durable.connect()).get_workflow_handle(run_id, run_id=history).fetch_history()
 
 
-async def replay(history: WorkflowHistory, claims: Claims | None = None) -> WorkflowReplayResult:
-    return await Replayer(workflows=[RunWorkflow], data_converter=convert(claims)).replay_workflow(history)
+async def replay(history: WorkflowHistory, shelf: Shelf | None = None) -> WorkflowReplayResult:
+    return await Replayer(workflows=[RunWorkflow], data_converter=convert(shelf)).replay_workflow(history)
 
 
-def convert(claims: Claims | None) -> DataConverter:
+def convert(shelf: Shelf | None) -> DataConverter:
     """Make what turns values into payloads."""
-    return DataConverter.default if claims is None else DataConverter(payload_codec=ClaimCheck(claims, min_bytes=500))
+    return DataConverter.default if shelf is None else make_converter(shelf, 500)
 
 
 @pytest.fixture(scope="module")
@@ -213,17 +198,17 @@ def short_server(make_server: Callable[..., DevServer]) -> DevServer:
 )
 def test_a_run_replays(name: str, durable: Durable, short_server: DevServer) -> None:
     """A history replays without a worker's tools, in the sandbox, to the same steps."""
-    claims = Claims() if name == "claims" else None
+    shelf = Shelf() if name == "claims" else None
     address = short_server.address if "part" in name else durable.address
 
     async def go() -> None:
-        history = await RUNS[name](Durable(address, converter=convert(claims)))
+        history = await RUNS[name](Durable(address, converter=convert(shelf)))
         if label := os.environ.get("TOOLKIT_WRITE_HISTORIES"):
-            kept = {key: base64.b64encode(data).decode() for key, data in (claims or {}).items()}
+            kept = {key: base64.b64encode(data).decode() for key, data in (shelf.kept if shelf else {}).items()}
             data = {"id": history.workflow_id, "claims": kept, "history": history.to_json_dict()}
             text = json.dumps(data) + "\n"
             (HISTORIES / f"{name.replace(' ', '-')}-{label}.json").write_text(text, encoding="utf-8")
-        await replay(history, claims)
+        await replay(history, shelf)
 
     asyncio.run(go())
 
@@ -232,9 +217,10 @@ def test_a_run_replays(name: str, durable: Durable, short_server: DevServer) -> 
 def test_kept_histories_replay(path: Path) -> None:
     """Runs that an earlier version began go on: write new files beside the old ones, and keep those."""
     kept = json.loads(path.read_text(encoding="utf-8"))
-    claims = Claims({key: base64.b64decode(data) for key, data in kept["claims"].items()})
+    shelf = Shelf()
+    shelf.kept = {key: base64.b64decode(data) for key, data in kept["claims"].items()}
 
-    asyncio.run(replay(WorkflowHistory.from_json(kept["id"], kept["history"]), claims or None))
+    asyncio.run(replay(WorkflowHistory.from_json(kept["id"], kept["history"]), shelf if shelf.kept else None))
 
 
 def test_workflow_is_light() -> None:

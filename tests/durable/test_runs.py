@@ -881,7 +881,7 @@ def test_too_large_beside_a_state(durable: Durable) -> None:
         result = run("Go.", ScriptedModel([call(name, **{key: "y" * 6_000}), "Done."])).calls[0].result
         assert "Not run: the arguments are too large" in result.text
     for prompt, messages in (('"' * 3_000, ()), ("Go.", ["y" * 4_000] * 3)):
-        with pytest.raises(RunError, match=r"The conversation.* bytes.*ClaimCheck"):
+        with pytest.raises(RunError, match=r"The conversation.* bytes.*ExternalStorage"):
             run(prompt, ScriptedModel(["Done."] * 2), *messages)
 
 
@@ -893,7 +893,7 @@ def test_too_large_for_the_server(durable: Durable) -> None:
         run = await runs.start("Go.")
         for size in (3_000_000, 5_000_000):
             for send in (runs.start, run.steer):
-                with pytest.raises(RunError, match=r"more than the server takes at a time.*ClaimCheck"):
+                with pytest.raises(RunError, match=r"more than the server takes at a time.*ExternalStorage"):
                     await send("x" * size)
 
     asyncio.run(go())

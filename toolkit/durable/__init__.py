@@ -14,7 +14,6 @@ Files, each importing only those below it:
     calls        a call's gates, its ledger, and the run of a sub-agent
     workflow     decides the next step, in the engine's sandbox
     ledger       a ledger in PostgreSQL, for workers on several machines
-    claims       a store for large payloads
     server       a development server on this machine
     wire         the messages between client, workflow and activities
 """
@@ -26,9 +25,6 @@ from typing import TYPE_CHECKING
 from toolkit._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from toolkit.durable.claims import ClaimCheck as ClaimCheck
-    from toolkit.durable.claims import PayloadDirectory as PayloadDirectory
-    from toolkit.durable.claims import PayloadStore as PayloadStore
     from toolkit.durable.client import DurableRun as DurableRun
     from toolkit.durable.client import DurableRunner as DurableRunner
     from toolkit.durable.client import RunStatus as RunStatus
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 
 # The public names by module. Type checkers read the imports above instead; a test compares the two.
 _HOMES = {
-    "toolkit.durable.claims": ("ClaimCheck", "PayloadDirectory", "PayloadStore"),
     "toolkit.durable.client": ("DurableRun", "DurableRunner", "RunStatus"),
     "toolkit.durable.ledger": ("PostgresLedger",),
     "toolkit.durable.server": ("DevServer",),

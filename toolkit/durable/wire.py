@@ -352,7 +352,7 @@ def dump_state(state: RunState, max_bytes: int, extra: Sequence[Any] = ()) -> st
         subject = "The conversation, with the unread messages and the decisions," if extra else "The conversation"
         raise RunError(
             f"{subject} has {size:,} bytes, and a step may have {max_bytes:,}: shorten it with a hook such as "
-            "toolkit.middleware.Compaction, or give client and worker a ClaimCheck, or a larger max_bytes=."
+            "toolkit.middleware.Compaction, or give client and worker an ExternalStorage, or a larger max_bytes=."
         )
     return text
 

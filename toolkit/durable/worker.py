@@ -26,14 +26,13 @@ from toolkit._runner.sub_agent import AgentRunner, SubAgent, walk_tools
 from toolkit._tools.tool import find_instance
 from toolkit.durable import wire
 from toolkit.durable.activities import STREAM_SECONDS, Activities
-from toolkit.durable.claims import ClaimCheck
 from toolkit.durable.workflow import RunWorkflow
 from toolkit.errors import DefinitionError
 
 # The server takes 2 MB for one payload, which has more in it than the state.
 MAX_BYTES = 1_800_000
-# The same if a ClaimCheck stores larger payloads. The SDK gives a workflow 2 seconds to read one, and this one takes
-# 0.25 on an idle machine; a run that needed more time would begin the same step again and again.
+# The same with an ExternalStorage. The SDK gives a workflow 2 seconds to read a payload, and this one takes 0.25 on an
+# idle machine; a run that needed more time would begin the same step again and again.
 MAX_STORED_BYTES = 20_000_000
 # The most seconds until another worker takes over the conversation of one that is gone or too busy. The other worker
 # has to read the whole history, which costs more than a short wait.
@@ -105,7 +104,7 @@ class Worker:
             Another worker waits as long, but at most 5 seconds, before it takes over the conversation.
         attempts: How often a step is tried if its worker dies, or the model's server or a store fails temporarily.
         max_bytes: The longest conversation and the largest result, in bytes of JSON. By default 1.8 million, since the
-            server accepts 2 MB at a time; 20 million if the client has a `ClaimCheck`.
+            server accepts 2 MB at a time; 20 million if the client's data converter has an `ExternalStorage`.
         tool_queues: Task queues by name of tool. The calls of such a tool run on the workers of that queue, for example
             on machines with a GPU. All workers of a runner need the same mapping. To limit the rate of a tool, give its
             workers `max_task_queue_activities_per_second=`.
@@ -145,8 +144,7 @@ class Worker:
         check_type("client", client, Client)
         wire.check_name("task_queue", task_queue)
         if max_bytes is None:
-            has_store = isinstance(client.data_converter.payload_codec, ClaimCheck)
-            max_bytes = MAX_STORED_BYTES if has_store else MAX_BYTES
+            max_bytes = MAX_STORED_BYTES if client.data_converter.external_storage else MAX_BYTES
         _check_arguments(runner, heartbeat, attempts, max_bytes, tool_queues)
         if sessions is not None:
             check_function("sessions", sessions)
