@@ -29,9 +29,7 @@ _QUOTE_IN_JSON = str.maketrans({"'": "\\u0027"})
 _QUOTES_IN_PAGES = tuple(str.maketrans({'"': double, "'": "&#39;"}) for double in ("&quot;", "&#34;"))
 
 
-def make_cleaner(
-    secrets: Iterable[str], patterns: Iterable[str | re.Pattern[str]], instead: str = "[redacted]"
-) -> Clean:
+def make_cleaner(secrets: Iterable[str], patterns: Iterable[str | re.Pattern[str]]) -> Clean:
     """Make a function that removes secrets from a text: see `redact`."""
     for name, texts in ("secrets", secrets), ("patterns", patterns):
         if isinstance(texts, str) or not isinstance(texts, Iterable):
@@ -42,7 +40,7 @@ def make_cleaner(
 
     def clean(text: str) -> str:
         for pattern in found:
-            text = pattern.sub(lambda _: instead, text)
+            text = pattern.sub("[redacted]", text)
         return text
 
     return clean

@@ -21,26 +21,23 @@ _PARTS = (Image, File)
 
 
 @check_options
-def redact(
-    secrets: Iterable[str] = (), *, patterns: Iterable[str | re.Pattern[str]] = (), instead: str = "[redacted]"
-) -> Middleware:
+def redact(secrets: Iterable[str] = (), *, patterns: Iterable[str | re.Pattern[str]] = ()) -> Middleware:
     """Create a middleware that removes secrets from a call's result: text, error, value, details, exception.
 
-    A value or details with a secret become plain data without it. A ToolError becomes a Failed without it, any other
-    exception a RuntimeError. They keep the traceback, unless a line of source in it contains a secret. Not found are
-    secrets that are split, encrypted, compressed or encoded twice, and secrets in images, files, progress reports,
-    errors of attempts that are retried, and exceptions that end the run.
+    A secret becomes [redacted]. A value or details with a secret become plain data without it. A ToolError becomes a
+    Failed without it, any other exception a RuntimeError. They keep the traceback, unless a line of source in it
+    contains a secret. Not found are secrets that are split, encrypted, compressed or encoded twice, and secrets in
+    images, files, progress reports, errors of attempts that are retried, and exceptions that end the run.
 
     Args:
         secrets: Secret texts, such as keys. They are also found if they are escaped or encoded as URL, base64 or hex.
         patterns: Regular expressions of further texts, such as r"sk-[A-Za-z0-9]{20,}".
-        instead: The text that replaces them.
 
     Raises:
         ValueError: A secret is shorter than 4 characters, or a pattern matches the empty text.
         TypeError: Secrets or patterns are one text instead of a list.
     """
-    clean = make_cleaner(secrets, patterns, instead)
+    clean = make_cleaner(secrets, patterns)
 
     async def clean_result(call: ToolCall, call_next: Next) -> ToolResult:
         try:
