@@ -614,8 +614,6 @@ def message_from_dict(data: Mapping[str, Any]) -> Message:
         ValueError: An attachment is not in the form of `message_to_dict`.
     """
     given = {key: value for key, value in data.items() if key != "kind" and value is not None}
-    if given.get("reasoning"):  # older versions, which wrote no key, sent all reasoning with this one
-        given.setdefault("reasoning_key", "reasoning_content")
     values = {key: _READERS[key](value) if key in _READERS else value for key, value in given.items()}
     return _require_types(_KINDS[data["kind"]](**values))
 

@@ -33,7 +33,7 @@ from toolkit.approvers import defer
 from toolkit.errors import ConversationError, StoreError
 from toolkit.events import RunFinished, ToolCallFinished
 from toolkit.models import ModelRequest, ModelResponse
-from toolkit.testing import FakeServer, ScriptedModel, call
+from toolkit.testing import ScriptedModel, call
 
 
 @tool(effect="write")
@@ -283,16 +283,6 @@ def test_missing_fields_of_a_model(tmp_path: Path) -> None:
     Runner([], model=ScriptedModel(["Hello again."])).run("Hi", session=chat)
 
     assert chat.messages[1] == ModelResponse(text="Hello.")
-
-
-def test_reasoning_of_older_versions() -> None:
-    """It is sent back as before, although it was saved without its key: DeepSeek refuses a call without it."""
-    saved = json.loads(Session([ModelResponse(text="Hello.", reasoning="They greet.")]).to_json())
-    del saved["messages"][0]["reasoning_key"]
-    with FakeServer(["Hello again."]) as server:
-        Runner([], base_url=server.base_url, model="any").run("Hi", session=Session.from_json(json.dumps(saved)))
-
-    assert server.requests[0].body["messages"][0]["reasoning_content"] == "They greet."
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def _hash(data: str) -> str:
 
 
 def _read_response(record: Mapping[str, Any]) -> ModelResponse:
-    return cast("ModelResponse", message_from_dict({"reasoning_key": "", **record["response"], "kind": "model"}))
+    return cast("ModelResponse", message_from_dict({**record["response"], "kind": "model"}))
 
 
 def _write_key(request: Mapping[str, Any]) -> str:
