@@ -962,7 +962,7 @@ def test_invalid_options(place: Path, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_bytes": -1}, {"max_paged": 0}, {"max_image": True}, {"list_seconds": 0}, {"search_seconds": "x"}],
+    [{"max_bytes": -1}, {"max_bytes": True}, {"list_seconds": 0}, {"search_seconds": "x"}],
     ids=str,
 )
 def test_invalid_limits(options: dict[str, Any]) -> None:

@@ -39,6 +39,8 @@ from toolkit.builtin.files.workspace import FileTools, Workspace
 from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
 
+MAX_IMAGE = 20 * 1024 * 1024  # bytes of a picture
+MAX_PAGED = 64 * 1024 * 1024  # bytes of a text file that is read in part, or searched
 MAX_PAGE = 500  # lines that are read by default
 MAX_LINES = 5000  # lines that are read at most
 MAX_LINE = 2000  # characters of a line that are searched and returned
@@ -68,29 +70,24 @@ _report_errors = partial(report_errors, outside=OUTSIDE_MESSAGES)
 
 @dataclass(frozen=True, kw_only=True)
 class CodingLimits:
-    """Limits of the tools of `coding_tools`; sizes in bytes.
+    """Limits of the tools of `coding_tools`.
 
     Attributes:
-        max_bytes: Size of a text file that is read without `offset` and `limit`, or edited. No file above 64 MiB is
-            edited.
-        max_paged: Size of a text file that is read in part, or searched.
-        max_image: Size of a picture.
+        max_bytes: Size in bytes of a text file that is read without `offset` and `limit`, or edited. No file above 64
+            MiB is edited, searched, or read in part, and no picture above 20 MiB is read.
         list_seconds: Seconds for one listing.
         search_seconds: Seconds for one search.
 
     Raises:
-        DefinitionError: A size is not a whole number above 0, or a time is not above 0.
+        DefinitionError: The size is not a whole number above 0, or a time is not above 0.
     """
 
     max_bytes: int = 1024 * 1024
-    max_paged: int = 64 * 1024 * 1024
-    max_image: int = 20 * 1024 * 1024
     list_seconds: float = 10
     search_seconds: float = 30
 
     def __post_init__(self) -> None:
-        for name in ("max_bytes", "max_paged", "max_image"):
-            check_whole(name, getattr(self, name))
+        check_whole("max_bytes", self.max_bytes)
         for name in ("list_seconds", "search_seconds"):
             check_seconds(name, getattr(self, name))
 
@@ -116,9 +113,9 @@ class CodingTools(FileTools):
         is_part = offset is not None or limit is not None
         with _report_errors(f"Cannot access {path}", path), self._workspace.open_file(path) as file:
             if media_type := detect_image(file.peek()):
-                return ToolResult(Image(read_bytes(file, self._limits.max_image), media_type), details={"path": path})
+                return ToolResult(Image(read_bytes(file, MAX_IMAGE), media_type), details={"path": path})
             with _report_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
-                data = read_bytes(file, self._limits.max_paged if is_part else self._limits.max_bytes)
+                data = read_bytes(file, MAX_PAGED if is_part else self._limits.max_bytes)
                 page = _format_page(decode_file(data)[0], max(offset or 1, 1) - 1, limit, is_part=is_part)
         mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
         return ToolResult(mark + page, details={"path": path})
@@ -245,7 +242,7 @@ class CodingTools(FileTools):
         longest = 0
         try:
             with self._workspace.open_file(name) as file:
-                text = decode_file(read_bytes(file, self._limits.max_paged), errors="replace")[0]
+                text = decode_file(read_bytes(file, MAX_PAGED), errors="replace")[0]
             for number, line in enumerate(iter_lines(text), 1):
                 check()
                 longest = max(longest, len(line))
