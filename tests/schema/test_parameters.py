@@ -20,7 +20,7 @@ import sys
 import typing
 import uuid
 import zoneinfo
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from decimal import Decimal
 from typing import (
@@ -548,6 +548,19 @@ def test_factory_of_values() -> None:
         return [a, b]
 
     assert [2, -2] == tool(function).invoke('{"a": 2}').value
+
+
+@pytest.mark.parametrize("values", [(number for number in range(2)), iter(range(2))], ids=["generator", "iterator"])
+def test_iterator_as_default(values: Iterator[int]) -> None:
+    """A default that yields values, such as the lines of a file, keeps them for the calls."""
+
+    def function(a: Any = values) -> Any:
+        return next(a)
+
+    made = tool(function)
+
+    assert {} == shown(made, "a")
+    assert [0, 1] == [made.invoke("{}").value for _ in range(2)]
 
 
 def test_two_defaults() -> None:
