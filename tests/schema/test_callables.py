@@ -575,6 +575,27 @@ def test_partial_with_a_name() -> None:
     assert ("add_one", "Add to one.") == (tool(named).name, tool(named).description)
 
 
+class Adder:
+    """Adds to a base."""
+
+    def __call__(self, a: int) -> int:
+        """Add one.
+
+        Args:
+            a: A summand.
+        """
+        return a + 1
+
+
+@pytest.mark.parametrize("called", [Adder(), functools.partial(Adder())], ids=["object", "partial"])
+def test_wrapper_of_an_object(called: Callable[[int], int]) -> None:
+    """A wrapper of an object or a partial has the docstring of what is called, and not that of the object's class."""
+    made = tool(wrapping(wrapping(called)))
+
+    assert ("Add one.", "A summand.") == (made.description, made.parameters["properties"]["a"]["description"])
+    assert 2 == made.invoke('{"a": 1}').value
+
+
 def declared(x: int) -> str: ...  # type: ignore[empty-body]
 
 
