@@ -1296,6 +1296,18 @@ def test_bounded_unions(annotation: Any, right: list[Any], wrong: list[Any]) -> 
         assert fits is not made.invoke({"value": value}).is_error
 
 
+class Price(BaseModel):
+    net: float = Field(gt=Decimal("0.5"))
+
+
+def test_decimal_bounds() -> None:
+    """A Decimal that bounds a float is a number in the schema, also in that of a model."""
+    net = {"exclusiveMinimum": 0.5, "type": "number"}
+
+    assert net == json.loads(json.dumps(shown(echo(Annotated[float, Field(gt=Decimal("0.5"))]))))
+    assert net == echo(Price).parameters["$defs"]["Price"]["properties"]["net"]
+
+
 class Cat(BaseModel):
     kind: Literal["cat"] = "cat"
     lives: int = 9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from enum import Enum, Flag
 from inspect import cleandoc, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,9 @@ class Generator(GenerateJsonSchema):
         _refuse_misplaced(schema)
         if self.mode == "validation":
             _refuse_async(schema)
-        return _write_constraints(schema, super().generate_inner(schema))
+        generated = super().generate_inner(schema)
+        generated.update({key: float(value) for key, value in generated.items() if isinstance(value, Decimal)})
+        return _write_constraints(schema, generated)
 
     @override
     def field_is_present(self, field: Any) -> bool:
