@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64decode
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from annotated_types import Le
-from pydantic import VERSION, AfterValidator, BaseModel, Field, Json
+from pydantic import VERSION, AfterValidator, BaseModel, BeforeValidator, Field, Json
 from typing_extensions import TypedDict
 
 from toolkit import DefinitionError, Runner, Tool, ToolCall, ToolResult, tool
@@ -184,6 +185,16 @@ def test_received_as_json() -> None:
         """Wait for some time."""
 
     assert '(received "PT10H")' in str(wait.invoke('{"time": "10:00"}').text)
+
+
+def test_received_without_json() -> None:
+    """Of a refused value that has no JSON, such as bytes that a validator decoded, the model reads the type."""
+
+    @tool
+    def load(text: Annotated[str, BeforeValidator(b64decode)]) -> None:
+        """Load a text."""
+
+    assert "(received bytes)" in str(load.invoke('{"text": "/w=="}').text)
 
 
 @pytest.mark.parametrize("arguments", ["", "  \n", "null", " null ", "{}", b"", {}, None], ids=repr)

@@ -80,7 +80,7 @@ class ErrorExplainer:
         if kind in ("extra_forbidden", "unexpected_keyword_argument"):
             return f"{path}: no such parameter{self._suggest_parameters(location, has_list=has_list)}"
         is_secret = location[0] in self._secrets if location else self._has_secrets
-        received = "a secret" if is_secret else shorten(_dump(fault["input"]), MAX_SHOWN)
+        received = "a secret" if is_secret else shorten(_dump_input(fault["input"]), MAX_SHOWN)
         if path or isinstance(fault["input"], dict):  # of the whole object, such as that of a model's own validator
             return f"{path}: {shorten(fault['msg'], MAX_REASON)} (received {received})".removeprefix(": ")
         rest = "any keys" if self._schema.get("additionalProperties") else "no keys"
@@ -230,6 +230,14 @@ def _dump_value(value: Any) -> Any:
 
 # Unlike pydantic-core's, this writer takes lone surrogates.
 _dump = json.JSONEncoder(ensure_ascii=False, default=_dump_value).encode
+
+
+def _dump_input(value: Any) -> str:
+    """Write a refused value; of one that has no JSON, such as bytes that a validator decoded, only the type."""
+    try:
+        return _dump(value)
+    except Exception:  # noqa: BLE001  the value may be of any class, whose code may fail
+        return type(value).__name__
 
 
 def _is_secret(part: Any, schema: Mapping[str, Any]) -> bool:
