@@ -41,6 +41,7 @@ from typing import (
 import pytest
 import typer
 import typing_extensions
+from annotated_types import Predicate
 from fastapi import BackgroundTasks, Depends, Query, Request, Security
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import (
@@ -946,6 +947,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "pattern": (Annotated[str, Field(pattern="(")], r"its type is str \(unclosed group\)"),
     "bound that is a text": (Annotated[int, Field(gt="a")], r"its type is int \(ValueError: 'gt' must be .*\)"),
 }
+
+
+def test_predicate() -> None:
+    """A predicate is tried on values of calls alone: it may fail for others, such as an empty list."""
+    made = echo(Annotated[list[int], Predicate(lambda numbers: numbers[0] > 0)])
+
+    assert [1] == made.invoke('{"value": [1]}').value
+    assert made.invoke('{"value": [0]}').is_error
 
 
 @pytest.mark.parametrize(("annotation", "reason"), REASONS.values(), ids=REASONS)
