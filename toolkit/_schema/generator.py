@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag
 from functools import partial
 from inspect import cleandoc, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -141,7 +144,9 @@ def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: st
 
 
 # Values on which pydantic's constraints are tried, by the type of the core schema.
-_SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": "", "bytes": b"", "list": [], "tuple": (), "dict": {}}
+_EMPTY: tuple[Any, ...] = ("", b"", [], (), {}, set(), frozenset(), deque())
+_LEAST: tuple[Any, ...] = (0, 0.0, False, Decimal(), UUID(int=0), date.min, datetime.min, time.min, timedelta())
+_SAMPLES = {type(sample).__name__.lower(): sample for sample in (*_EMPTY, *_LEAST)}
 
 
 def _refuse_misplaced(core: Mapping[str, Any]) -> None:
