@@ -58,6 +58,7 @@ from pydantic import (
     Json,
     SecretStr,
     Tag,
+    computed_field,
     create_model,
     field_validator,
 )
@@ -562,6 +563,24 @@ def test_iterator_as_default(values: Iterator[int]) -> None:
 
     assert {} == shown(made, "a")
     assert [0, 1] == [made.invoke("{}").value for _ in range(2)]
+
+
+class Unready(BaseModel):
+    @computed_field
+    def state(self) -> str:
+        raise LookupError
+
+
+def test_default_whose_code_fails() -> None:
+    """A default that cannot be written, since its own code fails, is not shown, and is passed."""
+
+    def function(a: Unready = Unready()) -> str:
+        return type(a).__name__
+
+    made = tool(function)
+
+    assert "default" not in shown(made, "a")
+    assert "Unready" == made.invoke("{}").value
 
 
 def test_two_defaults() -> None:

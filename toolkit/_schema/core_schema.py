@@ -22,7 +22,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import typing_extensions
-from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
+from pydantic_core import from_json, to_json, to_jsonable_python
 from typing_extensions import LiteralString, TypedDict, TypeVarTuple
 
 from toolkit._schema.docstrings import find_text
@@ -378,14 +378,14 @@ def render_default(default: Any) -> dict[str, Any]:
     """Return the keyword `default` for a default; an empty dict if it has no JSON form, or holds a secret."""
     if type(default).__name__ == "_Nothing":  # attrs' NOTHING, an enum member, stands for a default factory
         return {}
-    if isinstance(default, Iterator):  # writing it would use it up, or read a file
-        return {}
     try:
+        if isinstance(default, Iterator):  # writing it would use it up, or read a file
+            return {}
         is_container = isinstance(default, (list, tuple, dict, set, frozenset))
         value = to_jsonable_python(_sort_sets(default) if is_container else default, fallback=_write_text)
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
-    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+    except Exception:  # noqa: BLE001  it may be an object of any class, whose code may fail
         return {}
     return {} if _MASK in text else {"default": value}
 
