@@ -17,6 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import typing
 import uuid
 import zoneinfo
@@ -563,6 +564,13 @@ def test_iterator_as_default(values: Iterator[int]) -> None:
 
     assert {} == shown(made, "a")
     assert [0, 1] == [made.invoke("{}").value for _ in range(2)]
+
+
+def test_default_without_copy() -> None:
+    """A default that cannot be copied, such as one that holds a lock, is passed itself, as by Python."""
+    default = [threading.Lock()]
+
+    assert default is echo(Any, default=default).invoke("{}").value
 
 
 class Unready(BaseModel):

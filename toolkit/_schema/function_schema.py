@@ -199,11 +199,12 @@ class Parameter:
         return self.json_type if self.is_required else NotRequired[self.json_type]
 
     def make_default(self, values: dict[str, Any]) -> Any:
-        """Return the default for a call with these values; a copy, so that changes do not reach the next call."""
+        """Return the default for a call with these values; a copy, if possible: changes do not reach the next call."""
         if self.field:
             return self.field.get_default(call_default_factory=True, validated_data=values)
         if self.has_mutable_default:
-            return deepcopy(self.default)
+            with suppress(Exception):  # it may hold a lock or a connection
+                return deepcopy(self.default)
         return None if self.default is inspect.Parameter.empty else self.default
 
 
