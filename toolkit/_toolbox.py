@@ -201,15 +201,26 @@ class Toolbox:
                 _ = self[name]  # raises if there is none
             self.bindings._tools = {**self.bindings._tools, **new}
 
-    def remove(self, *names: str) -> None:
+    def remove(self, *items: str | ToolSource) -> None:
         """Remove tools. If one of them is missing, none is removed.
 
+        Args:
+            *items: Names of tools; or sources such as an MCP server, all of whose tools are removed.
+
         Raises:
-            ToolNotFoundError: There is no tool of this name.
+            ToolNotFoundError: There is no tool of this name, or the source was not added.
         """
         with table_lock:
-            removed = {self[name].name for name in names}
-            self.bindings._tools = {name: tool for name, tool in self.bindings._tools.items() if name not in removed}
+            sources, tools = self._sources, self.bindings._tools
+            removed = {self[name].name for name in items if not is_source(name)}
+            for item in filter(is_source, items):
+                groups = [group for source, _, group in sources if source is item]
+                if not groups:
+                    raise ToolNotFoundError(f"{item!r:.100} was not added to this toolbox.")
+                removed |= {tool.name for tool in chain.from_iterable(groups) if tools.get(tool.name) is tool}
+                sources = [entry for entry in sources if entry[0] is not item]
+            self._sources = sources
+            self.bindings._tools = {name: tool for name, tool in tools.items() if name not in removed}
 
     def get(self, name: str) -> AnyTool | None:
         """Return a tool, or None if there is none of this name."""
@@ -644,7 +655,8 @@ def make_toolbox(tools: Toolbox | Iterable[Addable]) -> Toolbox:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise TypeError(f"A toolbox finds its tools by name, not by {name!r:.100}: write box['name'].")
+        remedy = "pass it to call_many([...])" if isinstance(name, ToolCall) else "pass the name"
+        raise TypeError(f"A toolbox finds its tools by name, not by {name!r:.100}: {remedy}.")
 
 
 def _make_parallel(

@@ -49,6 +49,7 @@ from toolkit import (
     Toolbox,
     ToolCall,
     ToolContext,
+    ToolNotFoundError,
 )
 from toolkit.approvers import approve_all, defer
 from toolkit.display import show
@@ -667,6 +668,25 @@ def test_removed_tool_stays_removed() -> None:
         wait_for_change(server, before)
 
         assert "mcp_liar_hang" not in box.snapshot()
+
+
+def test_removed_server() -> None:
+    """A toolbox removes a server with all its tools, also those that it adds later; its own tools stay."""
+
+    def own() -> str:
+        """Do nothing."""
+        return ""
+
+    with MCP(make_server(), name="s") as server:
+        box, before = Toolbox([own, server]), server.tools
+        box.call("mcp_s_grow")
+        box.remove(server)
+        wait_for_change(server, before)
+
+        assert ["own"] == [*box.snapshot()]
+        with pytest.raises(ToolNotFoundError, match="was not added"):
+            box.remove("own", server)
+        assert ("own",) == box.names
 
 
 def test_question() -> None:

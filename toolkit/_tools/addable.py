@@ -11,7 +11,9 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias
+
+from typing_extensions import TypeIs
 
 from toolkit._tools.bindings import AnyTool, Tools
 from toolkit._tools.decorator import tool as make_tool
@@ -45,7 +47,7 @@ class ToolSource(Protocol):
         ...
 
 
-def is_source(item: object) -> TypeGuard[ToolSource]:
+def is_source(item: object) -> TypeIs[ToolSource]:
     """Return whether an item is a source of tools, by its class: some objects have every attribute."""
     return not inspect.isclass(item) and hasattr(type(item), "current_tools")
 
