@@ -244,9 +244,10 @@ def test_asked_imports(asked: tuple[str, ...]) -> None:
 
 @BACKENDS
 @pytest.mark.parametrize("dialect", ["chat", "calls"])
-def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: Any) -> None:
-    """A model asks by `_imports`, beside the arguments."""
-    box, arguments = look_up(ASKING), {"_imports": ["trip.day"], "about": "x"}
+@pytest.mark.parametrize("asked", [["trip.day"], "trip.day"], ids=["list", "name"])
+def test_asking_for_imports(go: Callable[..., RunResult[Any]], dialect: Any, asked: object) -> None:
+    """A model asks by `_imports`, beside the arguments, with a list of names or one name."""
+    box, arguments = look_up(ASKING), {"_imports": asked, "about": "x"}
     box.bind("look", read_imports)
     replies = {
         "chat": (reply.calls(("look", arguments)), ANSWER),

@@ -285,8 +285,9 @@ def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict
         for key, value in meta.items()
         if key in _CALL_FIELDS and isinstance(value, str)
     }
-    if isinstance(imports := meta.get(IMPORTS), list):
-        call_fields["imports"] = tuple(replace_surrogates(name) for name in imports if isinstance(name, str))
+    if isinstance(imports := meta.get(IMPORTS), (list, str)):
+        names = [imports] if isinstance(imports, str) else imports
+        call_fields["imports"] = tuple(replace_surrogates(name) for name in names if isinstance(name, str))
     return {key: value for key, value in document.items() if key not in keys}, call_fields
 
 
