@@ -289,6 +289,14 @@ class Guarded(Search):
         return f"{arguments}"
 
 
+class Methodical(Search):
+    """One whose description is a method."""
+
+    def description(self) -> str:  # type: ignore[override]
+        """Describe the tool."""
+        return "Search."
+
+
 def test_tool_object() -> None:
     """An object with name, parameters and execute is a tool, with its title, description, effect and gates."""
     box = Toolbox([Search()])
@@ -736,6 +744,8 @@ def test_object() -> None:
     [
         (Shelf, r"The tools of Shelf need an instance: write Shelf\(\.\.\.\)"),
         (A2A, r"The tools of A2A need an instance: write A2A\(\.\.\.\)"),
+        (Search, r"The tools of Search need an instance: write Search\(\.\.\.\)"),
+        (Methodical(), r"Methodical\.description is a method: make it an attribute or a property\."),
         (
             object(),
             "is not a tool. Pass a function .*, an object whose methods are decorated with @tool, or one with",

@@ -66,14 +66,12 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         raise DefinitionError(f"{item!r:.100} is a source, whose tools may change: pass it to Toolbox.add().")
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
-    if item is owner and (methods or hasattr(item, "current_tools")):
+    if item is owner and (methods or hasattr(item, "current_tools") or _is_written(item)):
         raise DefinitionError(f"The tools of {owner.__qualname__} need an instance: write {owner.__name__}(...).")
     if methods:
         return [tool for name in methods for tool in list_tools(getattr(item, name))]
-    if item is not owner and all(hasattr(item, part) for part in ("name", "parameters", "execute")):
-        written: Any = item
-        options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
-        return [Tool.from_schema(written.name, written.parameters, written.execute, **options)]
+    if _is_written(item):
+        return [_make_written(item)]
     as_tool: Any = getattr(item, "as_tool", None)
     if as_tool and item is not owner and hasattr(item, "toolbox"):  # a Runner; a tool of LangChain has no toolbox
         return [as_tool()]
@@ -93,6 +91,20 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
             f"calls, such as its .fn or .func. {OTHER_LIBRARIES}"
         )
     return [make_tool(item)]
+
+
+def _is_written(item: object) -> bool:
+    """Return whether an object or a class is written as a tool."""
+    return all(hasattr(item, part) for part in ("name", "parameters", "execute"))
+
+
+def _make_written(item: Any) -> AnyTool:
+    """Make a tool of an object that is written as one."""
+    for part in ("name", "parameters", "title", "description"):
+        if inspect.ismethod(getattr(item, part, None)):
+            raise DefinitionError(f"{type(item).__qualname__}.{part} is a method: make it an attribute or a property.")
+    options = {option: getattr(item, option) for option in OBJECT_OPTIONS if hasattr(item, option)}
+    return Tool.from_schema(item.name, item.parameters, item.execute, **options)
 
 
 def _takes_anything(item: Callable[..., Any]) -> bool:
