@@ -67,6 +67,7 @@ HINT = " Pass approve=..., such as approve=Console()."
         ("namespace prefix", "Write Toolbox([...]).prefixed(...)."),
         ("on_conflict", "Write box.add(f, replace=True)."),
         ("strict_docs", "Toolbox.check() reports gaps."),
+        ("authorize hooks middleware", "It is an option of Runner."),
     )
 )
 class Toolbox:

@@ -103,6 +103,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "decorator of a toolbox": ("@Toolbox().tool\ndef f(): ...", r"write @tool of toolkit, .*: Toolbox\(\[f\]\)"),
     "removal in other words": ('Toolbox([add]).unregister("add")', r"write box.remove\(name\)"),
     "calls in other words": ("Toolbox([add]).race([])", r"write box.call_many\(calls, wait=...\)"),
+    "hooks of a toolbox": ("Toolbox([add], hooks=[])", "'hooks'. It is an option of Runner."),
     "tools of a toolbox": ("Toolbox([add]).list_tools()", r"write \[\*box\]"),
     "another library's method": ('runner.run_sync("Hi")', r"write runner.run\(prompt\)"),
     "value of a call": (
