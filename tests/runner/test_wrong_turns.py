@@ -139,6 +139,11 @@ TURNS: dict[str, tuple[str, str]] = {
         "ToolContext(deps=None).context",
         r"ToolContext has no attribute 'context': write context\.deps",
     ),
+    "partial result in other words": (
+        "ToolContext(deps=None).on_update",
+        r"ToolContext has no attribute 'on_update': write context\.update\(value\)",
+    ),
+    "queues in other words": ("runner.clear_all_queues()", r"write runner\.clear\(\)"),
     "another library's tool": ("tool(add).run", r"Tool has no attribute 'run': write tool\.invoke\(arguments\)"),
     "label of a tool": ("tool(add).label", r"write tool\.title"),
     "function of a tool": ("tool(add).func", r"write inspect\.unwrap\(tool\)"),

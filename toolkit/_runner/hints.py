@@ -151,6 +151,7 @@ METHOD_HINTS = (
     ("add_tool bind_tools", "runner.toolbox.add(f), or Runner([f])"),
     ("batch", "runner.map(prompts)"),
     ("call", "runner.toolbox.call(name, arguments)"),
+    ("clear_all_queues clear_follow_up_queue clear_queues clear_steering_queue", "runner.clear()"),
     ("conversation get_state get_turns history memory set_turns", "session=Session() in each run, or result.messages"),
     ("get_cost", "result.cost"),
     ("get_tokens token_count", "result.usage"),
