@@ -142,7 +142,7 @@ def test_described_parameters(box: Toolbox) -> None:
     ],
 )
 def test_result_texts(box: Toolbox, name: str, arguments: dict[str, Any], message: str) -> None:
-    """Each result has the text that the seeds prescribe."""
+    """Each result has a fixed text."""
     assert message == text(box, name, **arguments)
 
 
