@@ -20,6 +20,8 @@ from toolkit._options import check_options, is_float, is_whole
 from toolkit._tools.tool import Tool
 from toolkit.errors import Denied, Halt, ToolError
 
+ADVICE = "Equal arguments gave the same result each time: change them, use another tool, or answer with what there is."
+
 
 def identify(call: ToolCall) -> tuple[str, str]:
     """Return a key that is the same for equal calls: the tool's name, and the arguments as canonical JSON."""
@@ -252,7 +254,8 @@ class _CallHistory:
             last = list(self.calls)
             if any(_is_cycle(past, last[-period * times :], period, times) for period, times in cycles):
                 self.refused += 1
-                raise (Halt if self.refused == self.stop_after else Denied)(_format_refusal(past.identity[0], last[-1]))
+                text = _format_refusal(past.identity[0], last[-1])
+                raise Halt(text) if self.refused == self.stop_after else Denied(f"{text} {ADVICE}")
             self.refused, self.last_time = 0, now
             self.calls.append(past)
         return past
@@ -276,7 +279,4 @@ def _is_cycle(past: _PastCall, last: Sequence[_PastCall], period: int, times: in
 
 def _format_refusal(name: str, last: _PastCall) -> str:
     has_failed = last.outcome is not None and last.outcome[0]
-    return (
-        f'Circuit breaker skipped tool "{name[:100]}" after repeated {"failures" if has_failed else "calls"}. '
-        "Equal arguments gave the same result each time: change them, use another tool, or answer with what there is."
-    )
+    return f'Circuit breaker skipped tool "{name[:100]}" after repeated {"failures" if has_failed else "calls"}.'
