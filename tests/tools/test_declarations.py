@@ -373,6 +373,15 @@ def test_values_as_one(accepts: Any, raw: str, wanted: Any) -> None:
     assert [wanted] == made.invoke(raw).value
 
 
+@pytest.mark.parametrize("accepts", [{"properties": {"a": {"type": "integer"}}}, TypedDict("Given", {"a": int})])
+def test_value_bound_by_a_default(accepts: Any) -> None:
+    """A function that keeps a value of its loop as a default gets the whole value, and that default."""
+    made = [Tool.from_models(n, accepts, function=lambda whole, n=n: [whole, n]) for n in ("x", "y")]
+
+    assert [[{"a": 1}, "x"], [{"a": 1}, "y"]] == [each.invoke({"a": 1}).value for each in made]
+    assert [] == [found for found in Toolbox(made).check() if found.code == "mismatch"]
+
+
 @pytest.mark.parametrize(
     ("accepts", "function", "raw", "wanted"),
     [

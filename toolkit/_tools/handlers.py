@@ -272,10 +272,16 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The function's parameters that take values of the call."""
-        return tuple(
+        """The function's parameters that take values of the call.
+
+        If none has a declared name and only one has no default, it is that one: `lambda call, name=name: ...`.
+        """
+        taken = tuple(
             p for p in self.function.signature.parameters if not p.is_injected and p not in self.tool_and_context
         )
+        required = tuple(p for p in taken if p.is_required)
+        is_named = any(p.kind in _REST or p.name in self.value_names for p in taken)
+        return required if len(required) == 1 and not is_named else taken
 
     @cached_property
     def tool_and_context(self) -> tuple[Parameter, ...]:
