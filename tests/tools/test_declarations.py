@@ -377,8 +377,9 @@ def test_values_as_one(accepts: Any, raw: str, wanted: Any) -> None:
 def test_value_bound_by_a_default(accepts: Any) -> None:
     """A function that keeps a value of its loop as a default gets the whole value, and that default."""
     made = [Tool.from_models(n, accepts, function=lambda whole, n=n: [whole, n]) for n in ("x", "y")]
+    made += [Tool.from_models("z", accepts, function=lambda whole, n="z", more=1: [whole, n])]  # no tool, no context
 
-    assert [[{"a": 1}, "x"], [{"a": 1}, "y"]] == [each.invoke({"a": 1}).value for each in made]
+    assert [[{"a": 1}, "x"], [{"a": 1}, "y"], [{"a": 1}, "z"]] == [each.invoke({"a": 1}).value for each in made]
     assert [] == [found for found in Toolbox(made).check() if found.code == "mismatch"]
 
 

@@ -287,13 +287,13 @@ class BoundHandler(DeclaredHandler):
     def tool_and_context(self) -> tuple[Parameter, ...]:
         """The parameters of a function of call, tool and context that take the last two; empty for any other function.
 
-        Such a function has three positional parameters, and the interface none of their names. A context that is
-        annotated as such is not among them.
+        Such a function has three positional parameters without defaults, and the interface none of their names. A
+        context that is annotated as such is not among them.
         """
         every = self.function.signature.parameters
         given = tuple(p for p in every if not p.is_injected)
         is_one = len(every) == 3 and len(given) > 1 and given == tuple(every[: len(given)])
-        is_free = all(p.kind in _POSITIONAL and p.name not in self.value_names for p in given)
+        is_free = all(p.kind in _POSITIONAL and p.is_required and p.name not in self.value_names for p in given)
         return given[1:] if is_one and is_free else ()
 
     @cached_property
