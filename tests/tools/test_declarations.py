@@ -373,7 +373,11 @@ def test_values_as_one(accepts: Any, raw: str, wanted: Any) -> None:
     assert [wanted] == made.invoke(raw).value
 
 
-@pytest.mark.parametrize("accepts", [{"properties": {"a": {"type": "integer"}}}, TypedDict("Given", {"a": int})])
+class Given(TypedDict):
+    a: int
+
+
+@pytest.mark.parametrize("accepts", [{"properties": {"a": {"type": "integer"}}}, Given])
 def test_value_bound_by_a_default(accepts: Any) -> None:
     """A function that keeps a value of its loop as a default gets the whole value, and that default."""
     made = [Tool.from_models(n, accepts, function=lambda whole, n=n: [whole, n]) for n in ("x", "y")]
