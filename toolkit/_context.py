@@ -31,6 +31,7 @@ class ToolContext(Generic[Deps]):
         call_id: Id of the call, unique in the run.
         provider_call_id: The provider's id of the call.
         tool_name: The name of the tool, as the model wrote it.
+        agent: The name of the runner; of a sub-agent without a name, that of its tool. Empty if there is none.
         iteration: Turn of the run, counted from 0.
         attempt: Attempt of the call, counted from 0.
         shared: Copies of the shared values that this call may read, by dotted path.
@@ -43,6 +44,7 @@ class ToolContext(Generic[Deps]):
     call_id: str = ""
     provider_call_id: str = ""
     tool_name: str = ""
+    agent: str = ""
     iteration: int = 0
     attempt: int = 0
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

@@ -188,7 +188,8 @@ def _describe_request(request: ApprovalRequest) -> str:
     reasoning = f"It gives this reason: {reason}\n" if reason else ""
     arguments = shorten_middle(_write_values(request), MAX_ARGUMENTS)
     called = f"{tool.name} ({about})" if about else tool.name
-    return f"The model wants to call {called}:\n{_describe_origin(request)}{reasoning}{arguments}"
+    model = f"The model of {request.context.agent}" if request.context.agent else "The model"
+    return f"{model} wants to call {called}:\n{_describe_origin(request)}{reasoning}{arguments}"
 
 
 def _describe_origin(request: ApprovalRequest) -> str:

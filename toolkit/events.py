@@ -260,6 +260,7 @@ class PendingApproval:
         reason: Why the decision was deferred.
         source: The function or schema from which the tool was made.
         imports: The shared values that the call imports, as JSON by path.
+        agent: The runner whose model made the call, as in `ToolContext`.
     """
 
     call: ToolCall
@@ -270,6 +271,7 @@ class PendingApproval:
     reason: str = ""
     source: str = ""
     imports: str = ""
+    agent: str = ""
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(

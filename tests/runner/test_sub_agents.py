@@ -21,6 +21,7 @@ from toolkit import (
     Limits,
     Runner,
     RunResult,
+    RunState,
     Session,
     Tool,
     Toolbox,
@@ -30,6 +31,7 @@ from toolkit import (
     Usage,
     tool,
 )
+from toolkit.approvers import Console, ask_when, defer
 from toolkit.errors import DefinitionError, FatalError, LimitError, ModelError
 from toolkit.events import Event, SubAgentEvent, ToolCallStarted, event_to_dict
 from toolkit.middleware import Next
@@ -416,6 +418,19 @@ def test_approver_of_the_run_above(go: Callable[[Runner], RunResult]) -> None:
     go(boss(clerk(DELETE, "Done.", shop=shop), approve=approve))
 
     assert (['clerk({"query": "Do it."})', 'delete_book({"title": "Dune"})'], []) == (asked, shop.deleted)
+
+
+@pytest.mark.parametrize(("options", "agent"), [({}, "clerk"), ({"name": "Ann"}, "Ann")])
+def test_agent_that_asks(options: Any, agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever decides reads which agent asks, at a terminal and in a saved state: by its name, or that of its tool."""
+    person = ask_when(Console(read=lambda _: "y"), names=["delete_book"])
+    assert "Done." == boss(clerk(DELETE, "Done.", **options), approve=person).run("go").output
+
+    assert f"The model of {agent} wants to call delete_book" in capsys.readouterr().out
+
+    paused = boss(clerk(DELETE, "Done.", **options), approve=ask_when(defer, names=["delete_book"])).run("go")
+    assert paused.state
+    assert [agent] == [waiting.agent for waiting in RunState.from_json(paused.state.to_json()).pending]
 
 
 @pytest.mark.parametrize(("own", "above", "deleted"), [(True, True, 1), (True, False, 0), (False, True, 0)])

@@ -144,6 +144,7 @@ class ApprovalRequest:
             reason=reason,
             source=escape_confusable(self.tool.origin),
             imports=self.imports_json if self.imports else "",
+            agent=self.context.agent,
         )
 
     def announce(self) -> None:

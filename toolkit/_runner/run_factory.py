@@ -46,7 +46,7 @@ from toolkit._runner.saved_runs import SQLiteRuns
 from toolkit._runner.session import Session
 from toolkit._runner.state import RunState, restore_calls
 from toolkit._runner.sub_agent import SubAgent, continue_handoff, walk_tools
-from toolkit._runner.tool_calls import ToolCaller, find_parent
+from toolkit._runner.tool_calls import ToolCaller, find_parent, parent_call
 from toolkit._schema.error_messages import suggest
 from toolkit._toolbox import Toolbox
 from toolkit._tools.bindings import AnyTool
@@ -326,6 +326,7 @@ class _RunBuilder:
         factory, request, parent = self._factory, self._request, self._parent
         settings = factory.settings
         seconds, observers = settings.limits.max_seconds, settings.hooks.observers
+        above = parent_call.get()
         return ToolCaller(
             settings=settings,
             conversation=conversation,
@@ -336,6 +337,7 @@ class _RunBuilder:
             request=request,
             shared=self._restore_shared(conversation),
             deadline=Cancellation(None if seconds is None else seconds - request.spent, parent=cancellation),
+            agent=settings.name or (above.call.name if above else ""),
             depth=parent.depth + 1 if parent else 1,
             observers=(*parent.observers, *list_new(observers, parent.observers)) if parent else observers,
         )

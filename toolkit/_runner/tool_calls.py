@@ -70,6 +70,7 @@ class ToolCaller:
         queue: Messages of the user; steering skips the batches that have not started.
         shared: Values that the calls share; None if no call can read any.
         deadline: The run's cancellation with its time limit.
+        agent: The name of the runner, as in `ToolContext`.
         depth: The number of runs from the outermost to this one.
         observers: Hooks that get each event of this run and of the runs below.
         early_calls: Calls that started while their response was arriving, by call id.
@@ -86,6 +87,7 @@ class ToolCaller:
     request: RunRequest
     shared: SharedValues | None
     deadline: Cancellation
+    agent: str = ""
     depth: int = 1
     observers: tuple[Callable[..., Any], ...] = ()
     early_calls: dict[str, EarlyCall] = field(default_factory=dict)
@@ -234,6 +236,7 @@ class ToolCaller:
             call_id=call.id,
             provider_call_id=call.provider_call_id,
             tool_name=call.name,
+            agent=self.agent,
             iteration=turn,
             shared=NOTHING_SHARED if self.shared is None else self.shared.view(instance=call.instance),
             cancellation=cancellation,
