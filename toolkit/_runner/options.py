@@ -203,7 +203,7 @@ class _Rule(NamedTuple):
 
 _TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
 _ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
-_TEXT = _ANY_TEXT._replace(wanted="a text that is not empty", is_in_range=_optional(bool))
+_TEXT = _ANY_TEXT._replace(wanted="a non-empty text", is_in_range=_optional(bool))
 # Options that are not here are checked where they are used.
 _RULES: Mapping[str, _Rule] = {
     "name": _TEXT,

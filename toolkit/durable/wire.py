@@ -333,7 +333,7 @@ def check_name(option: str, name: object) -> None:
         ValueError: It is not a text, or is empty.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{option}={name!r:.100} must be a text that is not empty.")
+        raise ValueError(f"{option}={name!r:.100} must be a non-empty text.")
 
 
 def measure(data: Any) -> int:
