@@ -297,8 +297,39 @@ def test_long_arguments() -> None:
 @pytest.mark.parametrize("code", ["10**1_000_000", "[{'a': (10**1_000_000,)}]", "{10**1_000_000: 1}"])
 def test_long_integers(code: str) -> None:
     """A value with an integer of more than 100,000 digits is not written: that takes minutes."""
-    long = "(An integer of more than 100,000 digits, which is too long to write.)"
+    long = "(Not written: A value has an integer of more than 100,000 digits.)"
     assert {"value": long} == run_program(code).value
+
+
+GROWING = {
+    "list": "x = []\nfor _ in range(40):\n    x = [x, x]\n",
+    "object": "class A:\n    def __init__(self, x):\n        self.x = x\nx = 1\n"
+    "for _ in range(40):\n    x = A([x, x])\n",
+    "name of a class": f"class {'A' * 100_000}:\n    pass\nx = [{'A' * 100_000}()] * 2000\n",
+    "text": "x = ['a' * 1_000_000] * 2000\n",
+    "integer": "x = [10**90_000] * 2000\n",
+    "error": "x = [ValueError('a' * 1_000_000)] * 2000\n",
+}
+
+
+@pytest.mark.parametrize("code", GROWING.values(), ids=GROWING)
+def test_values_that_grow(code: str) -> None:
+    """A value that contains the same part many times is not written if it is larger than the program may be."""
+
+    @tool
+    def show(value: Any) -> None:
+        """Show."""
+
+    assert {"value": "(Not written: A value has more than 104,857,600 bytes.)"} == run_program(f"{code}x").value
+    assert "A value has more than 104,857,600 bytes." in run_program(f"{code}await show(x)", show).error
+
+
+def test_deep_value() -> None:
+    """A value that is nested too deeply is not written; what the program printed is kept."""
+    result = run_program("print('a')\nx = []\nfor _ in range(2000):\n    x = [x]\nx")
+
+    assert "a\n" == result.value["printed"]
+    assert result.value["value"].startswith("(Not written: ")
 
 
 def test_long_integers_as_arguments() -> None:
@@ -310,8 +341,7 @@ def test_long_integers_as_arguments() -> None:
         return 2 * number
 
     assert (
-        "An argument has an integer of more than 100,000 digits."
-        in run_program("await double(10**110_000)", double).error
+        "A value has an integer of more than 100,000 digits." in run_program("await double(10**110_000)", double).error
     )
 
 

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 from pydantic_core import to_json, to_jsonable_python
@@ -32,7 +33,7 @@ from toolkit._schema.python_stubs import HEADER, StubWriter, is_identifier, make
 from toolkit._toolbox import Toolbox
 from toolkit._tools.addable import Addable
 from toolkit._tools.decorator import tool
-from toolkit._tools.results import LONG_INTEGER, write_value
+from toolkit._tools.results import write_value
 from toolkit._tools.tool import Tool
 from toolkit.builtin.plan import InnerCalls
 from toolkit.errors import DefinitionError, Failed, FatalError, ToolError
@@ -44,6 +45,7 @@ MAX_MEMORY = 100 * 2**20
 MAX_CALLS = 500
 MAX_ERROR = 2_000  # characters of an error that the model reads
 MAX_SHOWN = 60  # characters of a call's arguments in its progress
+VALUE_SIZE = 50  # bytes that any value takes; of an integer each bit takes one more, since it takes long to write
 
 NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]"'
 ENDED = "The program has ended."
@@ -70,7 +72,7 @@ def code_tool(
         tools: The tools that a program may call: those of a toolbox at this time. Tools that make calls themselves, ask
             a user, or are executed by the model's provider are left out.
         max_seconds: Seconds of the program's own work, calls not counted.
-        max_memory: Bytes of memory of the program, and of the arguments of its calls together.
+        max_memory: Bytes of memory of the program, of its value, and of the arguments of its calls together.
 
     Raises:
         DefinitionError: `max_seconds` or `max_memory` is not above 0, the extra `code` is not installed, or two tools
@@ -148,9 +150,17 @@ class _Interpreter:
         if program.stopped is not None:
             return program.stopped
         shown = {"printed": printed.output} if printed.output else {}
-        done = {**shown, "value": LONG_INTEGER if _has_long_integer(value) else _to_plain_data(value)}
+        done = {**shown, "value": self._read_value(value)}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
         return ToolResult(done, text, images=tuple(program.images), files=tuple(program.files))
+
+    def _read_value(self, value: Any) -> Any:
+        """Return the value of a program as plain data, or a sentence if it cannot be written."""
+        try:
+            _check_size(value, self.max_memory)
+            return _to_plain_data(value)
+        except (ValueError, RecursionError) as error:
+            return f"(Not written: {error})"
 
 
 @dataclass
@@ -217,8 +227,7 @@ class _Program:
         return parse_result_text(result.text, each)
 
     def _write_arguments(self, arguments: dict[str, Any]) -> str:
-        if _has_long_integer(arguments):
-            raise RuntimeError("An argument has an integer of more than 100,000 digits.")
+        _check_size(arguments, self.interpreter.max_memory)
         written = to_json(arguments)
         self._written += len(written)
         if self._written > self.interpreter.max_memory:
@@ -228,12 +237,32 @@ class _Program:
         return written.decode()
 
 
-def _has_long_integer(value: Any) -> bool:
-    """Return whether a value of a program is or holds an integer of more than 100,000 digits."""
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    is_collection = isinstance(value, (list, tuple, set, frozenset))
-    return any(map(_has_long_integer, value)) if is_collection else is_long_integer(value)
+def _check_size(value: Any, max_bytes: int) -> None:
+    """Check that a value of a program can be written: a small one may contain the same list millions of times.
+
+    Raises:
+        ValueError: An integer has too many digits, or all parts together have too many bytes.
+        RecursionError: It is nested too deeply.
+    """
+    if _measure(value, {}) > max_bytes:
+        raise ValueError(f"A value has more than {max_bytes:,} bytes.")
+
+
+def _measure(value: Any, sizes: dict[int, int]) -> int:
+    """Return about how many bytes a value takes where it is written; `sizes` has those of its parts by id."""
+    if is_long_integer(value):
+        raise ValueError("A value has an integer of more than 100,000 digits.")
+    if isinstance(value, (int, float)):
+        return VALUE_SIZE + (value.bit_length() if isinstance(value, int) else 0)
+    if isinstance(value, (str, bytes)):
+        return VALUE_SIZE + len(value)
+    if id(value) not in sizes:
+        parts = getattr(value, "attributes", value)  # those of an object of a class
+        parts = chain(parts, parts.values()) if isinstance(parts, dict) else parts
+        is_plain = not isinstance(parts, (chain, list, tuple, set, frozenset))
+        size = len(repr(value)) if is_plain else sum(_measure(part, sizes) for part in parts)
+        sizes[id(value)] = VALUE_SIZE + size + len(getattr(value, "name", ""))  # that of the class
+    return sizes[id(value)]
 
 
 def _read_schemas(each: Tool[..., Any]) -> tuple[dict[str, Any], Any, str]:
