@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import subprocess
 import sys
@@ -440,6 +441,16 @@ def test_stubs_list_failures() -> None:
 
     assert f'\n    Raises:{raised}"""\n' in (code_tool([measure]).description or "")
     assert "Atlantis" in run_program(program, measure).value["printed"]
+
+
+@pytest.mark.parametrize("text", ['Find "it"', 'Find ""it""', '"', '\\\\"', '""""'])
+def test_quotes_at_the_end(text: str) -> None:
+    """The stub of a tool whose description ends with a quote is Python."""
+    made = code_tool([tool(lambda: 1, name="find", description=text)])
+    stub = ast.parse((made.description or "").partition("```python\n")[2].removesuffix("\n```")).body[-1]
+
+    assert isinstance(stub, ast.AsyncFunctionDef)
+    assert text.replace('"""', "'''") == ast.get_docstring(stub)
 
 
 def test_one_name_in_python() -> None:

@@ -131,6 +131,7 @@ def _write_docstring(description: str, parameters: Sequence[str], raised: Sequen
         if entries:
             lines += ["", title, *[f"    {entry}" for entry in entries]]
     text = "\n".join(lines).strip().replace("\\", "\\\\").replace('"""', "'''")
+    text = re.sub('"$', r'\\"', text)
     return text.replace("\n", "\n    ").replace("    \n", "\n")
 
 
