@@ -528,9 +528,10 @@ def test_nonsense(url: str, content: bytes) -> None:
     assert "/toolkit/" not in answer.text and "Traceback" not in answer.text
 
 
-def test_long_request(url: str) -> None:
-    """A request that is too long is refused before all of it is read."""
-    answer = httpx.post(url, content=b" " * 10_000_001, headers={"content-type": "application/json"})
+@pytest.mark.parametrize("content", [b" " * 10_000_001, b"[" + b"1," * 200_000, b"{}" * 200_001])
+def test_long_request(url: str, content: bytes) -> None:
+    """A request that is too long, or has too many values, is refused before it is parsed."""
+    answer = httpx.post(url, content=content, headers={"content-type": "application/json"})
 
     assert "Payload too large" in answer.text
 

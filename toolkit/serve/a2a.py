@@ -68,6 +68,7 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.types import Message as ASGIMessage
 
+    from toolkit.sources.a2a.agent import MAX_MARKS
     from toolkit.sources.a2a.exchange import ENDED, WAITING, read_part
 
 __all__ = ["make_app", "serve"]
@@ -193,7 +194,7 @@ def _make_card(address: str, about: Mapping[str, Any], *, has_token: bool) -> Ag
 
 @dataclass(frozen=True)
 class _Gate:
-    """Refuses requests that are for another host, lack the token, have another content type, or are too long.
+    """Refuses requests that are for another host, lack the token, have another content type, or take long to parse.
 
     A page of another site can make a browser send requests to this server, but not with the content type of JSON. If
     the page's own name resolves to this server, the header Host has that name.
@@ -214,13 +215,15 @@ class _Gate:
             await PlainTextResponse(text, status, headers)(scope, receive, send)
             return
         _arrival.set(time.monotonic())
-        left = MAX_REQUEST
+        left, marks = MAX_REQUEST, MAX_MARKS
 
         async def receive_some() -> ASGIMessage:
-            nonlocal left
+            nonlocal left, marks
             message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
+            body = message.get("body", b"")
+            left -= len(body)
+            marks -= sum(map(body.count, b",{["))
+            if left < 0 or marks < 0:
                 raise HTTPException(413)
             return message
 
