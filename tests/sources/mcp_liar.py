@@ -45,6 +45,7 @@ NAMES = [
     "link",
     "forget",
     "line",
+    "values",
     "body",
     "packed",
     "nag",
@@ -223,6 +224,8 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
         return {"content": [{"type": "text", "text": f"{HIDDEN} {SEEN}"}], "isError": True}
     if name == "line":
         write("x" * LONG)
+    if name == "values":
+        return {"content": [], "values": [0] * 1_100_000}
     if name == "huge":
         text = "x" * 3_000_000
     return {"content": [{"type": "text", "text": text}]}

@@ -231,12 +231,13 @@ def test_each_lie(name: str, way: str, tmp_path: Path) -> None:
     ("name", "text"),
     [
         ("line", LOST),
+        ("values", LOST),
         ("body", f"{REFUSED}Failed to parse JSON response: it has more than 16,777,216 bytes"),
         ("packed", LOST),
     ],
 )
 def test_long_answer_of_a_url(name: str, text: str) -> None:
-    """An answer over HTTP that is too long, or compressed, is an error at once; the next call is answered."""
+    """An answer over HTTP that has too many bytes or values, or is compressed, is an error; the next one is not."""
     with lie("http") as server:
         box = Toolbox([server])
         results = [box.call(f"mcp_liar_{each}") for each in (name, "echo", "echo")]
@@ -244,12 +245,13 @@ def test_long_answer_of_a_url(name: str, text: str) -> None:
     assert [text, "done"] == [results[0].text, results[-1].text]
 
 
-def test_long_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A line of a command that is too long ends the connection, as the error says; the next call connects again."""
+@pytest.mark.parametrize("name", ["line", "values"])
+def test_long_line(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A line with too many bytes or values ends the connection, as the error says; the next call connects again."""
     with lie("stdio") as server:
-        results = [Toolbox([server]).call(f"mcp_liar_{name}") for name in ("line", "echo")]
+        results = [Toolbox([server]).call(f"mcp_liar_{each}") for each in (name, "echo")]
 
-    reason = "was lost: it sent a line of more than 16,777,216 bytes."
+    reason = "was lost: it sent a line of more than 16,777,216 bytes or 1,000,000 values."
     assert [LOST.replace("was lost.", reason), "done"] == [result.text for result in results]
     assert max(len(record.getMessage()) for record in caplog.records) < 1_000
 

@@ -70,6 +70,7 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
 
     from toolkit.sources.a2a.agent import MAX_MARKS
     from toolkit.sources.a2a.exchange import ENDED, WAITING, read_part
+    from toolkit.sources.remote import count_marks
 
 __all__ = ["make_app", "serve"]
 
@@ -222,7 +223,7 @@ class _Gate:
             message = await receive()
             body = message.get("body", b"")
             left -= len(body)
-            marks -= sum(map(body.count, b",{["))
+            marks -= count_marks(body)
             if left < 0 or marks < 0:
                 raise HTTPException(413)
             return message

@@ -45,6 +45,7 @@ MAX_SHOWN = 10  # tools that one warning names
 TEXTS = ("title", "description")  # keywords of a schema
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 
 T = TypeVar("T")
 Part = str | Image | File
@@ -303,27 +304,41 @@ def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:
 
 
 class BoundedStream:
-    """A mixin for streams of httpx or httpx2 that limits the bytes of an answer."""
+    """A mixin for streams of httpx or httpx2 that limits the bytes of an answer, and the values in it or in one event.
+
+    Parsing many values blocks the event loop, also for other sources.
+    """
 
     # Raised for an answer that is longer, or compressed, although that was not asked for: it may grow a thousandfold.
     error: ClassVar[type[Exception]]
 
-    def __init__(self, response: Any, max_bytes: int) -> None:
+    def __init__(self, response: Any, max_bytes: float, max_marks: int) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise self.error("it is compressed, although that was not asked for")
-        self._stream, self._max_bytes = response.stream, max_bytes
+        self._stream, self._max_bytes, self._max_marks = response.stream, max_bytes, max_marks
+        kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
+        self._has_events = all("text/event-stream" in kind for kind in kinds)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._max_bytes
+        left, marks = self._max_bytes, 0
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:
                 raise self.error(f"it has more than {self._max_bytes:,} bytes")
+            event = max(map(chunk.rfind, EVENT_ENDS)) if self._has_events else -1
+            marks = count_marks(chunk, event + 1) + (marks if event < 0 else 0)
+            if marks > self._max_marks:
+                raise self.error(f"it has more than {self._max_marks:,} values")
             yield chunk
 
     async def aclose(self) -> None:
         """Close the connection."""
         await self._stream.aclose()
+
+
+def count_marks(data: bytes, start: int = 0) -> int:
+    """Count the commas and opening brackets in JSON: each value costs time to parse, whatever its size."""
+    return sum(data.count(mark, start) for mark in b",{[")
 
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:

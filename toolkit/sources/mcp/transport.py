@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import logging
+import math
 import os
 import re
 import shlex
@@ -23,13 +24,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from toolkit._guards.options import check_env, check_headers, check_type
 from toolkit.errors import DefinitionError
-from toolkit.sources.remote import BoundedStream
+from toolkit.sources.remote import BoundedStream, count_marks
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_MESSAGE = 16 * 2**20  # bytes
-# Name of the encoding of a command's output: UTF-8, with at most MAX_MESSAGE bytes in a line, and without other lines
-# than messages, which the mcp package would log with a traceback.
+MAX_MARKS = 1_000_000  # commas and opening brackets of a message
+# Name of the encoding of a command's output: UTF-8, with lines of at most MAX_MESSAGE bytes and MAX_MARKS, and without
+# other lines than messages, which the mcp package would log with a traceback.
 LINES = "toolkit_lines"
 TOO_LONG = "TOO LONG FOR TOOLKIT"  # replaces a line that is too long; it is not a message
 
@@ -173,15 +175,14 @@ class Streams(AbstractAsyncContextManager[Any]):
         return await self._streams.__aexit__(*error)
 
     async def on_response(self, response: httpx2.Response) -> None:
-        """Limit the size of an answer, and record an error, and the end of the session: status 404, with any body.
+        """Limit an answer, and record an error, and the end of the session: status 404, with any body.
 
         Raises:
             httpx2.StreamError: The answer is compressed.
         """
         request = response.request
-        limited = _AnswerStream(response, MAX_MESSAGE)
-        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            response.stream = limited
+        has_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        response.stream = _AnswerStream(response, math.inf if has_events else MAX_MESSAGE, MAX_MARKS)
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
         is_missing = response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST"
@@ -197,7 +198,7 @@ class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
     """Decodes UTF-8, leaves out lines that are no messages, and replaces a line that is too long by TOO_LONG."""
 
-    length = 0  # bytes so far of the last line
+    length, marks = 0, 0  # bytes, and commas and opening brackets, so far of the last line
     is_start, is_message = True, True  # of the last line: whether it is blank so far, and may be a message
 
     def _buffer_decode(self, input: Any, errors: str, final: bool) -> tuple[str, int]:  # noqa: A002, FBT001  the names of the base class
@@ -206,7 +207,8 @@ class _LineDecoder(codecs.BufferedIncrementalDecoder):
     def decode(self, input: Any, final: bool = False) -> str:  # noqa: A002, FBT001, FBT002  as above
         end = input.rfind(b"\n") + 1
         self.length = len(input) - end + (0 if end else self.length)
-        if self.length <= MAX_MESSAGE:
+        self.marks = count_marks(input, end) + (0 if end else self.marks)
+        if self.length <= MAX_MESSAGE and self.marks <= MAX_MARKS:
             return "".join(filter(self._belongs_to_message, _PART.findall(super().decode(input, final))))
         self.reset()
         return f"\n{TOO_LONG}\n"  # which ends the connection
@@ -254,7 +256,7 @@ class _Received:
     async def __anext__(self) -> Any:
         item = await self._stream.__anext__()
         if isinstance(item, Exception) and TOO_LONG in str(item):
-            self._owner.fault = f"it sent a line of more than {MAX_MESSAGE:,} bytes"
+            self._owner.fault = f"it sent a line of more than {MAX_MESSAGE:,} bytes or {MAX_MARKS:,} values"
             raise StopAsyncIteration
         message = getattr(item, "message", None)
         if self._owner.on_result is not None and isinstance(message, types.JSONRPCResponse):
