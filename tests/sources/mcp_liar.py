@@ -46,6 +46,7 @@ NAMES = [
     "forget",
     "line",
     "values",
+    "pictures",
     "body",
     "packed",
     "nag",
@@ -226,6 +227,9 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
         write("x" * LONG)
     if name == "values":
         return {"content": [], "values": [0] * 1_100_000}
+    if name == "pictures":
+        pictures = [{"type": "image", "data": "", "mimeType": "image/png"}] * 30_000
+        return {"content": [{"type": "text", "text": "x" * 10_000_000}, *pictures]}
     if name == "huge":
         text = "x" * 3_000_000
     return {"content": [{"type": "text", "text": text}]}

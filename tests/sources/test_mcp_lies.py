@@ -256,6 +256,13 @@ def test_long_line(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert max(len(record.getMessage()) for record in caplog.records) < 1_000
 
 
+def test_many_pictures(liar: MCP) -> None:
+    """A long text is not searched again for each of many images, which would take minutes."""
+    result = Toolbox([liar]).call("mcp_liar_pictures")
+
+    assert (False, 30_000) == (result.is_error, len(result.images))
+
+
 @contextmanager
 def record_requests() -> Iterator[tuple[str, list[str]]]:
     """Serve on this machine, and give the address and the paths that were asked for."""

@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -46,6 +47,7 @@ TEXTS = ("title", "description")  # keywords of a schema
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_NAMED = re.compile(r"\[image\]|\[file [^\[\]]*\]")  # an image or a file that a text names
 
 T = TypeVar("T")
 Part = str | Image | File
@@ -353,8 +355,8 @@ def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
 
 def join_parts(parts: Collection[Part]) -> str:
     """Join parts to a text, which names each image and file once, and in which hidden characters are escaped."""
-    texts = "\n".join(part for part in parts if isinstance(part, str))
-    return "\n".join(_write_part(part) for part in parts if isinstance(part, str) or _write_part(part) not in texts)
+    named = {*_NAMED.findall("\n".join(part for part in parts if isinstance(part, str)))}
+    return "\n".join(_write_part(part) for part in parts if isinstance(part, str) or _write_part(part) not in named)
 
 
 def attach_parts(parts: Collection[Part]) -> dict[str, Any]:
