@@ -453,6 +453,47 @@ def test_quotes_at_the_end(text: str) -> None:
     assert text.replace('"""', "'''") == ast.get_docstring(stub)
 
 
+def make_item_tool(name: str, kind: str, schema: Any) -> Tool[..., Any]:
+    """Make a tool that takes an item, whose schema has a name of its own, and returns it."""
+    item = {"type": "object", "properties": {"key": schema}, "required": ["key"]}
+    properties = {"item": {"$ref": f"#/$defs/{kind}"}}
+    whole = {"type": "object", "properties": properties, "required": ["item"], "$defs": {kind: item}}
+    return Tool.from_schema(name, whole, lambda item: item)
+
+
+def test_two_types_of_one_name() -> None:
+    """Tools may have different types of the same name, and share equal ones."""
+    tools = [
+        make_item_tool("first", "Item", string()),
+        make_item_tool("second", "Item", integer()),
+        make_item_tool("third", "Item", string()),
+    ]
+    made = code_tool(tools)
+    code = "[await first({'key': 'a'}), await second({'key': 1}), await third({'key': 'b'})]"
+
+    assert {"value": [{"key": "a"}, {"key": 1}, {"key": "b"}]} == made.invoke({"code": code}).value
+    assert 2 == (made.description or "").count("(TypedDict):")
+
+
+@pytest.mark.parametrize("kind", ["str", "len", "Any", "TypedDict"])
+def test_type_with_the_name_of_a_builtin(kind: str) -> None:
+    """A type of one tool does not change what a builtin name means in a program, and for other tools."""
+    made = code_tool([make_item_tool("first", kind, string()), forecast])
+    code = "[len(await forecast('Oslo')), await first({'key': str(1)})]"
+
+    assert {"value": [2, {"key": "1"}]} == made.invoke({"code": code}).value
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("sum", "sum_"), ("class", "class_"), ("_find", "find"), ("2fa", "tool_2fa"), ("_", "tool_")]
+)
+def test_names_that_programs_cannot_use(name: str, written: str) -> None:
+    """A tool whose name is a builtin or a keyword, or begins with an underscore or a digit, has another in programs."""
+    made = code_tool([tool(lambda: 7, name=name)])
+
+    assert {"value": "7"} == made.invoke({"code": f"await {written}()"}).value
+
+
 def test_one_name_in_python() -> None:
     """Two tools that would have one name in Python are refused."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,11 @@ from typing import Any
 
 from toolkit._schema.json_schema import as_mapping, look_up, make_free_name
 
-HEADER = "from typing import Any, Literal, NotRequired, TypedDict"
+_TYPING = ("Any", "Literal", "NotRequired", "TypedDict")
+HEADER = f"from typing import {', '.join(_TYPING)}"
+# Not those that a notebook or `site` has added, so that stubs are the same everywhere.
+_BUILTINS = (name for name, value in vars(builtins).items() if getattr(value, "__module__", "") == "builtins")
+_RESERVED = frozenset([*_TYPING, *_BUILTINS])
 # The most levels of types that are described; deeper types are Any.
 MAX_DEPTH = 8
 
@@ -29,6 +34,7 @@ class StubWriter:
 
     def __init__(self) -> None:
         self.classes: dict[str, str] = {}  # sources by name
+        self._names: dict[tuple[str, str], str] = {}  # of the classes, by proposed name and schema
 
     def write_function(
         self,
@@ -65,10 +71,7 @@ class StubWriter:
         if depth > MAX_DEPTH:
             return "Any"
         if isinstance(reference := part.get("$ref"), str):
-            target = make_identifier(reference.rpartition("/")[2])
-            return (
-                target if target in self.classes else self.write_type(look_up(root, reference), root, target, depth + 1)
-            )
+            return self.write_type(look_up(root, reference), root, reference.rpartition("/")[2], depth + 1)
         choices = part.get("enum", [part["const"]] if "const" in part else None)
         if choices is not None:
             return _write_choices(choices)
@@ -91,8 +94,11 @@ class StubWriter:
             return f"dict[str, {values}]"
         if not all(map(is_identifier, properties)):
             return "dict[str, Any]"
-        name = make_free_name(name, self.classes)
-        self.classes[name] = ""  # a type may hold itself
+        known = (name, str(part))
+        if known in self._names:  # a type may hold itself
+            return self._names[known]
+        name = self._names[known] = make_free_name(make_identifier(name), self.classes)
+        self.classes[name] = ""
         required = part.get("required", ())
         types = {
             key: self.write_type(each, root, f"{name}{key.title()}", depth + 1) for key, each in properties.items()
@@ -103,9 +109,13 @@ class StubWriter:
 
 
 def make_identifier(name: str) -> str:
-    """Convert the name of a tool or a type to an identifier of Python."""
-    cleaned = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return cleaned if is_identifier(cleaned) else f"_{cleaned}"
+    """Convert the name of a tool or a type to an identifier of Python that has no other meaning in a program.
+
+    It does not begin with an underscore, since programs do not see such names of the stubs.
+    """
+    cleaned = re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("_")
+    public = cleaned if cleaned[:1].isalpha() else f"tool_{cleaned}"
+    return f"{public}_" if keyword.iskeyword(public) or public in _RESERVED else public
 
 
 def is_identifier(text: str) -> bool:
