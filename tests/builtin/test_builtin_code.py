@@ -461,6 +461,16 @@ def make_item_tool(name: str, kind: str, schema: Any) -> Tool[..., Any]:
     return Tool.from_schema(name, whole, lambda item: item)
 
 
+@pytest.mark.parametrize("values", ["'Oslo', 'C', 2, 'x'", "'Oslo', city='Rome'"])
+def test_arguments_that_the_type_check_does_not_see(values: str) -> None:
+    """A call with a value too many, or with an argument twice, fails as in Python."""
+    result = run_program(
+        f"def run(f, *values, **named):\n    return f(*values, **named)\nawait run(forecast, {values})"
+    )
+
+    assert "TypeError: forecast() takes up to 3 values without a name, and each argument once." in result.error
+
+
 def test_two_types_of_one_name() -> None:
     """Tools may have different types of the same name, and share equal ones."""
     tools = [

@@ -207,7 +207,10 @@ class _Program:
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
         keys = [key for key in _read_schemas(each)[0]["properties"] if is_identifier(key)]
-        arguments = self._write_arguments({**dict(zip(keys, values)), **named})
+        unnamed = dict(zip(keys, values))
+        if len(values) > len(keys) or not unnamed.keys().isdisjoint(named):  # the type check does not see every call
+            raise TypeError(f"{each.name}() takes up to {len(keys)} values without a name, and each argument once.")
+        arguments = self._write_arguments({**unnamed, **named})
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:
             if self._has_ended or self.stopped is not None:
