@@ -47,6 +47,7 @@ NAMES = [
     "line",
     "values",
     "pictures",
+    "parts",
     "body",
     "packed",
     "nag",
@@ -227,8 +228,10 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
         write("x" * LONG)
     if name == "values":
         return {"content": [], "values": [0] * 1_100_000}
+    if name == "parts":
+        return {"content": [{}] * 300_000}
     if name == "pictures":
-        pictures = [{"type": "image", "data": "", "mimeType": "image/png"}] * 30_000
+        pictures = [{"type": "image", "data": "", "mimeType": "image/png"}] * 20_000
         return {"content": [{"type": "text", "text": "x" * 10_000_000}, *pictures]}
     if name == "huge":
         text = "x" * 3_000_000

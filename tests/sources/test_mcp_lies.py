@@ -257,10 +257,17 @@ def test_long_line(name: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_many_pictures(liar: MCP) -> None:
-    """A long text is not searched again for each of many images, which would take minutes."""
+    """Of 20,000 images half are left out; the long text is not searched again for each, which would take minutes."""
     result = Toolbox([liar]).call("mcp_liar_pictures")
 
-    assert (False, 30_000) == (result.is_error, len(result.images))
+    assert (None, 9_999) == (result.error, len(result.images))
+    assert (result.text or "").endswith("[The result has more than 10,000 parts. The others are left out.]")
+
+
+def test_many_malformed_parts(liar: MCP) -> None:
+    """Of many malformed parts the first is described; to describe all would take minutes and gigabytes."""
+    fault = "The MCP server 'liar' gave an invalid answer: content.0.TextContent.text: Field required."
+    assert fault == Toolbox([liar]).call("mcp_liar_parts").text
 
 
 @contextmanager

@@ -66,6 +66,7 @@ LOST = "The connection to the MCP server {name!r} was lost{reason}. Whether it h
 CHANGED = "{name} has changed since it was locked. It was not called."
 RESOURCES = ("resources", "resource_templates")
 MAX_ERROR = 500  # characters of a server's error message
+MAX_FAULTS = 200_000  # of an answer; more would take long to list
 
 
 class MCP(RemoteSource):
@@ -381,6 +382,8 @@ class MCP(RemoteSource):
             return f"{str(error.filename or self._address.cwd)!r}: {error.strerror}."
         if isinstance(error, MCPError):
             return escape_hidden(shorten(f"{error.message}", MAX_ERROR))
+        if isinstance(error, ValidationError) and error.error_count() > MAX_FAULTS:
+            return f"it has {error.error_count():,} faults."
         if isinstance(error, ValidationError):
             fault = error.errors(include_url=False, include_input=False)[0]
             return escape_hidden(shorten(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}.", MAX_ERROR))

@@ -36,6 +36,8 @@ logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_PAGES = 100
 MAX_TOOLS = 10_000  # of one server; prompts and resources, too
+MAX_PARTS = 10_000  # texts, images and files of a result
+LEFT_OUT = f"[The result has more than {MAX_PARTS:,} parts. The others are left out.]"
 MAX_PAGE = 2_000  # characters of an address in a warning, with the server's reason
 DEBOUNCE = 0.2  # seconds in which several changes of the tools count as one
 # Seconds for a server to end; then its processes are killed, which takes up to four more.
@@ -129,7 +131,7 @@ class Session:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
                     if isinstance(server, Streams):
-                        self._streams, server.on_result = server, self._drop_malformed
+                        self._streams, server.on_result = server, self._limit_result
                     client = Client(
                         server,
                         read_timeout_seconds=self._timeout,
@@ -171,8 +173,13 @@ class Session:
             return error
         return MCPError(error.code, f"its last answer had the HTTP status {self._streams.status}.", error.data)
 
-    def _drop_malformed(self, result: dict[str, Any]) -> None:
-        """Leave the malformed tools out of a listing, which the mcp package would refuse as a whole."""
+    def _limit_result(self, result: dict[str, Any]) -> None:
+        """Leave out parts of a result beyond `MAX_PARTS`, and the malformed tools of a listing.
+
+        The mcp package would refuse the listing as a whole, and describe every malformed part.
+        """
+        if isinstance(content := result.get("content"), list) and len(content) > MAX_PARTS:
+            result["content"] = [*content[:MAX_PARTS], {"type": "text", "text": LEFT_OUT}]
         if self._client.done() and isinstance(tools := result.get("tools"), list):
             result["tools"] = [each for each in tools if not self._report_fault(result, each)]
 
