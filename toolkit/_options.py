@@ -44,12 +44,6 @@ def make_hints(*rows: tuple[str, str]) -> dict[str, str]:
     return {name: hint for names, hint in rows for name in names.split()}
 
 
-def list_own_options(function: Callable[..., Any]) -> tuple[str, ...]:
-    """List the parameters of a function or class, without its `**options`."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(each.name for each in parameters if each.kind is not each.VAR_KEYWORD)
-
-
 def refuse_unknown_options(
     owner: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]
 ) -> None:

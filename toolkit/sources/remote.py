@@ -25,13 +25,12 @@ from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_texts, check_type
 from toolkit._messages import File, Image, ToolResult
-from toolkit._options import NO_HINTS, hide_frames, refuse_unknown_options
+from toolkit._options import hide_frames
 from toolkit._schema.error_messages import shorten, suggest
 from toolkit._schema.json_schema import as_mapping, map_schemas
 from toolkit._schema.validation.patterns import drop_unsafe_pattern
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.from_schema import parse_types
-from toolkit._tools.options import HINTS, ToolOptions, ToolSettings, split_options
 from toolkit._tools.tool import Tool, safe_name
 from toolkit.errors import DefinitionError, Failed, ToolkitError
 
@@ -279,19 +278,6 @@ class RemoteSource:
         interface = parse_types(self._name_tool(name), _adapt(accepts), _adapt(returns), is_hint=is_hint)
         tool: AnyTool = Tool._declare(safe_name(f"{self._prefix}_{self.name}_{name}"), interface, execute, settings)
         return tool
-
-
-def check_options(
-    caller: str, own: Collection[str], options: Mapping[str, Any], hints: Mapping[str, str] = NO_HINTS
-) -> None:
-    """Check the options of the tools of a source; `own` are those of the source itself, and `hints` are about these.
-
-    Raises:
-        DefinitionError: An option has an invalid value.
-        TypeError: There is no such option.
-    """
-    refuse_unknown_options(caller, options, [*own, *ToolOptions.__annotations__], {**HINTS, **hints})
-    split_options(options, caller, ToolSettings())
 
 
 def make_reporter(context: ToolContext[Any]) -> Callable[[str], None]:

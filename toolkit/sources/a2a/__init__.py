@@ -26,10 +26,10 @@ from toolkit._context import ToolContext
 from toolkit._guards.hidden_text import escape_hidden
 from toolkit._lazy import needs_extra
 from toolkit._messages import ToolResult
-from toolkit._options import list_own_options
+from toolkit._options import spell_options
 from toolkit._schema.error_messages import shorten
 from toolkit._tools.bindings import AnyTool
-from toolkit._tools.options import ToolOptions
+from toolkit._tools.options import DEFAULTS, HINTS, ToolOptions, ToolSettings, split_options
 from toolkit.errors import Failed, TimedOut
 
 with needs_extra("A2A", "a2a"):
@@ -42,7 +42,7 @@ with needs_extra("A2A", "a2a"):
     from toolkit.sources.a2a.agent import Address, AgentError, describe
     from toolkit.sources.a2a.exchange import Exchange, make_result
 
-from toolkit.sources.remote import RemoteSource, check_options, make_reporter
+from toolkit.sources.remote import RemoteSource, make_reporter
 
 __all__ = ["A2A"]
 
@@ -104,6 +104,7 @@ class A2A(RemoteSource):
     _kind, _item, _prefix = "A2A agent", "skill", "a2a"
     _final = (AgentError,)
 
+    @spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, HINTS)
     def __init__(
         self,
         url: str,
@@ -116,7 +117,7 @@ class A2A(RemoteSource):
         optional: bool = False,
         **options: Unpack[ToolOptions],
     ) -> None:
-        check_options("A2A", OWN_OPTIONS, options)
+        split_options(options, "A2A", ToolSettings())
         self._address = Address.parse(url, token, headers)
         super().__init__(
             self._address.short_name if name is None else name,
@@ -199,7 +200,3 @@ class A2A(RemoteSource):
 
     def _describe(self, error: BaseException) -> str:
         return f"{describe(error)}."
-
-
-# Its options besides those of `@tool`.
-OWN_OPTIONS = list_own_options(A2A)

@@ -32,12 +32,13 @@ from toolkit._guards.hidden_text import escape_hidden
 from toolkit._guards.options import check_type
 from toolkit._lazy import needs_extra
 from toolkit._messages import File, Image, Message, ToolResult
-from toolkit._options import list_own_options, make_hints
+from toolkit._options import make_hints, spell_options
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.json_text import escape_confusable
 from toolkit._tools.bindings import AnyTool
 from toolkit._tools.definitions import compare_tools, write_lock
-from toolkit._tools.options import ToolOptions
+from toolkit._tools.options import DEFAULTS, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import HINTS as TOOL_HINTS
 from toolkit.errors import DefinitionError, Denied, Failed, TimedOut, ToolError
 
 with needs_extra("MCP", "mcp"):
@@ -49,7 +50,7 @@ with needs_extra("MCP", "mcp"):
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
     from toolkit.sources.mcp.session import Elicit, Session
     from toolkit.sources.mcp.transport import Address
-    from toolkit.sources.remote import RemoteSource, Unreachable, check_options
+    from toolkit.sources.remote import RemoteSource, Unreachable
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,6 +68,21 @@ CHANGED = "{name} has changed since it was locked. It was not called."
 RESOURCES = ("resources", "resource_templates")
 MAX_ERROR = 500  # characters of a server's error message
 MAX_FAULTS = 200_000  # of an answer; more would take long to list
+
+# Hints for options that other libraries have.
+HINTS = make_hints(
+    ("allowed_tools include include_tools tool_filter tools", "Write allow=[...], with the server's own names."),
+    ("exclude exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
+    ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
+    (
+        "args command params transport type url",
+        "The command or the URL is the first argument: MCP('uvx server'), MCP('http://localhost:8000/mcp').",
+    ),
+    ("api_key token", "Write headers={'Authorization': 'Bearer ...'}, or auth=..."),
+    ("require_approval", "Write approve=True."),
+    ("elicitation_callback elicitation_handler", "Write elicit=..."),
+    ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
+)
 
 
 class MCP(RemoteSource):
@@ -114,6 +130,7 @@ class MCP(RemoteSource):
     _kind, _item, _prefix = "MCP server", "tool", "mcp"
     _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
 
+    @spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, {**TOOL_HINTS, **HINTS})
     def __init__(
         self,
         server: str | Sequence[str | Path] | Any,
@@ -131,7 +148,7 @@ class MCP(RemoteSource):
         sample: bool = False,
         **options: Unpack[ToolOptions],
     ) -> None:
-        check_options("MCP", OWN_OPTIONS, options, HINTS)
+        split_options(options, "MCP", ToolSettings())
         self._address = Address.parse(server, headers=headers, auth=auth, env=env, cwd=cwd)
         super().__init__(
             self._address.short_name if name is None else name,
@@ -410,20 +427,3 @@ class MCP(RemoteSource):
             return await self._request(call)
         except Unreachable as error:
             raise Failed(error.brief) from error
-
-
-OWN_OPTIONS = list_own_options(MCP)  # besides those of `@tool`
-# Hints for options that other libraries have.
-HINTS = make_hints(
-    ("allowed_tools include include_tools tool_filter tools", "Write allow=[...], with the server's own names."),
-    ("exclude exclude_tools excluded_tools", "Write block=[...], with the server's own names."),
-    ("prefix tool_prefix", "Write name=...: the tools are called mcp_NAME_TOOL."),
-    (
-        "args command params transport type url",
-        "The command or the URL is the first argument: MCP('uvx server'), MCP('http://localhost:8000/mcp').",
-    ),
-    ("api_key token", "Write headers={'Authorization': 'Bearer ...'}, or auth=..."),
-    ("require_approval", "Write approve=True."),
-    ("elicitation_callback elicitation_handler", "Write elicit=..."),
-    ("sampling_callback sampling_handler sampling_model", "Write sample=True."),
-)

@@ -26,10 +26,11 @@ from typing_extensions import Unpack
 from toolkit._guards.http_client import check_base_url
 from toolkit._guards.options import check_headers, check_type, check_whole
 from toolkit._messages import ToolResult
-from toolkit._options import hide_frames, list_own_options, make_hints
+from toolkit._options import make_hints, spell_options
 from toolkit._schema.error_messages import shorten
 from toolkit._schema.validation.pointers import SchemaDocument
-from toolkit._tools.options import ToolOptions
+from toolkit._tools.options import DEFAULTS, ToolOptions, ToolSettings, split_options
+from toolkit._tools.options import HINTS as TOOL_HINTS
 from toolkit._tools.tool import Tool, with_origin
 from toolkit.errors import DefinitionError
 from toolkit.sources.openapi.document import (
@@ -45,15 +46,22 @@ from toolkit.sources.openapi.document import (
 from toolkit.sources.openapi.exchange import MAX_BYTES, RequestBuilder, Sender
 from toolkit.sources.openapi.inputs import make_inputs
 from toolkit.sources.openapi.schema import Root, Source
-from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE, check_options
+from toolkit.sources.remote import MAX_DESCRIPTION, MAX_TITLE
 
 __all__ = ["openapi_tools"]
 
 TIMEOUT = 30.0  # seconds
 MAX_FAULTS = 10  # that a message describes; it names all operations that have one
+# Hints for options that other libraries have.
+HINTS = make_hints(
+    ("prefix name", "Write Toolbox(openapi_tools(...)).prefixed(...)."),
+    ("url", "Write base_url=..."),
+    ("operations tags", "Write include=[...] or exclude=[...], with operation ids, tags or paths."),
+    ("api_key auth token", "Write headers={'Authorization': 'Bearer ...'}, or client=httpx2.AsyncClient(auth=...)."),
+)
 
 
-@hide_frames
+@spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, {**TOOL_HINTS, **HINTS})
 def openapi_tools(
     document: DocumentInput,
     *,
@@ -92,7 +100,7 @@ def openapi_tools(
         TypeError: There is no such option.
         OSError: The document's file cannot be read.
     """
-    check_options("openapi_tools", OWN_OPTIONS, options, HINTS)
+    split_options(options, "openapi_tools", ToolSettings())
     check_type("deprecated", deprecated, bool)
     if not isinstance(client, (httpx2.AsyncClient, type(None))):
         raise DefinitionError(f"client={client!r:.100} is not an httpx2.AsyncClient; sync calls take that, too.")
@@ -105,15 +113,6 @@ def openapi_tools(
     service = _Service(source, root, base, check_headers(headers), sender)
     operations = select_operations(list_operations(source, root), include, exclude, methods, deprecated=deprecated)
     return service.make_tools(operations, dict(options))
-
-
-OWN_OPTIONS = list_own_options(openapi_tools)  # besides those of `@tool`
-HINTS = make_hints(
-    ("prefix name", "Write Toolbox(openapi_tools(...)).prefixed(...)."),
-    ("url", "Write base_url=..."),
-    ("operations tags", "Write include=[...] or exclude=[...], with operation ids, tags or paths."),
-    ("api_key auth token", "Write headers={'Authorization': 'Bearer ...'}, or client=httpx2.AsyncClient(auth=...)."),
-)
 
 
 @dataclass(frozen=True)
