@@ -67,7 +67,7 @@ class ToolContext(Generic[Deps]):
                 "config context get_state invocation_state lifespan_context runtime set_state state store",
                 "context.deps",
             ),
-            ("debug error info log on_progress report_progress stream_writer warning", "context.progress(text)"),
+            ("debug error info log logger on_progress report_progress stream_writer warning", "context.progress(text)"),
             ("emit_output_delta on_update", "context.update(value)"),
             ("cancel_signal is_cancelled", "context.cancelled"),
             ("remaining_time", "context.deadline"),

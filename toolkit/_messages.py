@@ -421,7 +421,9 @@ class ToolResult(NamedTuple):
 
 if not TYPE_CHECKING:  # in the class, mypy takes it for a field
     ToolResult.__getattr__ = explain_missing(
-        ("content data output", "result.text, or result.value"), ("ok success", "not result.is_error")
+        ("content data output", "result.text, or result.value"),
+        ("artifact metadata", "result.details"),
+        ("ok success", "not result.is_error"),
     )
 
 _new = tuple.__new__  # the constructor takes twice the time, and unpacking the other fields takes longer, too

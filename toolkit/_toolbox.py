@@ -127,7 +127,9 @@ class Toolbox:
         # Sources, each with its last listing and the tools made from that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-            remedy = "the function itself, not its name" if isinstance(tools, str) else "also for a single one"
+            remedy = "also for a single one"
+            if isinstance(tools, str):
+                remedy = "the function itself, not its name, and a model as Runner(model=...)"
             raise TypeError(
                 f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
                 f"{remedy}."
@@ -559,13 +561,15 @@ class Toolbox:
         __getattr__ = explain_missing(
             ("tool tool_plain", "@tool of toolkit, and pass the function: Toolbox([f])"),
             ("add_function add_tool append register register_tool", "box.add(f)"),
-            ("call_tool execute invoke run", "box.call(name, arguments)"),
+            ("call_tool dispatch execute invoke run", "box.call(name, arguments)"),
+            ("execute_tool_calls handle_tool_call handle_tool_calls process", "box.answer(reply)"),
             ("combine extend import_server merge mount", "box | other"),
-            ("all_definitions definitions get_schemas schema to_openai tool_definitions", 'box.schemas("chat")'),
+            ("all_definitions definitions get_schemas schema tool_definitions", 'box.schemas("chat")'),
+            ("openai_schema specs to_dict to_openai to_openai_tools", 'box.schemas("chat")'),
             ("to_anthropic", 'box.schemas("anthropic")'),
             ("approval_required", "Toolbox([...], defaults={'approve': True})"),
             ("from_fastapi from_openapi", "Toolbox(openapi_tools(document)), of toolkit.sources.openapi"),
-            ("disable exclude filter only select without", "box.filtered(function)"),
+            ("disable exclude filter include only select subset without", "box.filtered(function)"),
             ("functions get_tools list_tools tools", "[*box]"),
             ("get_tool", "box[name]"),
             ("rename renamed", "Toolbox([f.with_name(name)])"),

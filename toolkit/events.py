@@ -320,7 +320,7 @@ class ToolCallFinished:
         __getattr__ = explain_missing(
             *((name, f"call.result.{name}") for name in ("text", "value", "error", "is_error", "kind", "details")),
             ("content output", "call.result.text, or call.result.value"),
-            ("args input kwargs params", "call.arguments"),
+            ("args input kwargs parameters params", "call.arguments"),
             ("tool tool_name", "call.name"),
             ("call_id id tool_call_id", "call.call.id"),
             ("duration", "call.seconds"),

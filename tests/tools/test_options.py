@@ -271,6 +271,7 @@ ELSEWHERE: dict[str, tuple[Callable[..., Any], str, str]] = {
     "command of a server": (partial(MCP, "birds"), "args", r"The command or the URL is the first argument: MCP\("),
     "server by keyword": (MCP, "params", r"The command or the URL is the first argument: MCP\("),
     "agent by keyword": (A2A, "endpoint", "The options are: url, "),
+    "server of a model": (Runner, "api_base", r"Write base_url=\.\.\."),
     "model after a failure": (Runner, "fallbacks", r"model=FallbackModel\(\[\.\.\.\]\)"),
     "headers of requests": (Runner, "headers", "Set it on the client"),
     "effect by a flag": (tool, "readonly", "Write effect='read'"),

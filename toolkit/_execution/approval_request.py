@@ -76,9 +76,10 @@ class ApprovalRequest:
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             ("tool_name", "request.name"),
-            ("args input", "request.arguments"),
+            ("args input kwargs", "request.arguments"),
+            ("description", "request.tool.description"),
             ("effect", "request.tool.settings.effect"),
-            ("call_id", "request.call.id"),
+            ("call_id id", "request.call.id"),
             ("deps", "request.context.deps"),
         )
 

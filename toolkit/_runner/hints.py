@@ -33,6 +33,8 @@ _RUNNER = make_hints(
     ),
     ("llm model_name", "Write Runner(..., model=...)."),
     ("provider", "Write base_url= and model=, or client=."),
+    ("api_base azure_endpoint endpoint", "Write base_url=..., or client=AzureOpenAI(...)."),
+    ("add_base_tools", "Write Runner([code_tool(...), ...]), from toolkit.builtin import code_tool."),
     (
         "chain_limit max_iterations max_steps recursion_limit",
         "Write Runner(..., max_turns=...), or limits=Limits(...).",
@@ -159,6 +161,7 @@ METHOD_HINTS = (
     ("messages", "result.messages"),
     ("on_tool_request", "Runner(..., approve=...)"),
     ("output_validator", "a validator into the type: output_type=Annotated[T, AfterValidator(f)] of a run"),
+    ("clone copy", "another Runner([...], ...)"),
     ("override", "another Runner, with model=ScriptedModel([...])"),
     ("system_prompt", "Runner(..., instructions=...)"),
     ("tool_names", "runner.toolbox.names"),

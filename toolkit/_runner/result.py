@@ -25,11 +25,11 @@ T = TypeVar("T", default=str)
 # Attributes of a result, by the names that other libraries use.
 OTHER_NAMES: Mapping[str, str] = make_hints(
     ("answer content data final_output final_output_as get_output output_text parsed", "output"),
-    ("response structured_output text value", "output"),
+    ("final_answer final_result get_final_result response structured_output text value", "output"),
     ("split startswith strip", "output"),
     ("all_messages history to_input_list", "messages"),
     ("new_items new_messages", "messages, the earlier ones included"),
-    ("interruptions interrupts", "pending"),
+    ("interruption interruptions interrupts", "pending"),
     ("metrics token_usage tokens", "usage"),
     *((name, f"usage.{name}") for name in ("input_tokens", "output_tokens", "total_tokens")),
     ("raw_responses", "responses"),
@@ -37,7 +37,7 @@ OTHER_NAMES: Mapping[str, str] = make_hints(
     ("stop_reason", "finish_reason"),
     ("to_json", "state.to_json()"),
     ("to_state", "state"),
-    ("tool_calls", "calls"),
+    ("logs steps tool_calls", "calls"),
 )
 
 

@@ -408,14 +408,14 @@ class Tool(Generic[P, R]):
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             ("call execute forward on_invoke_tool run", "tool.invoke(arguments)"),
-            ("arun", "await tool.ainvoke(arguments)"),
+            ("acall arun invoke_async", "await tool.ainvoke(arguments)"),
             ("args args_schema input_schema inputs json_schema params_json_schema schema", "tool.parameters"),
-            ("parameters_schema", "tool.parameters"),
+            ("get_input_jsonschema get_input_schema parameters_schema tool_call_schema", "tool.parameters"),
             ("display_name label", "tool.title"),
             ("effect retries timeout", "tool.settings.effect, tool.settings.timeout and so on"),
             ("fn func function implementation original_function", "inspect.unwrap(tool)"),
             ("rename renamed", "tool.with_name(name)"),
-            ("to_dict to_openai tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
+            ("openai_schema to_dict to_openai to_openai_tool tool_def tool_spec", 'Toolbox([tool]).schemas("chat")'),
         )
 
     def _repr_html_(self) -> str:
