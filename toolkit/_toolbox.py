@@ -20,7 +20,7 @@ from toolkit._concurrency.cancellation import Cancellation
 from toolkit._concurrency.sync_backend import SyncBackend
 from toolkit._context import ToolContext, use_context
 from toolkit._dialects.base import CUT_TEXT, Dialect, is_cut_off
-from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect
+from toolkit._dialects.catalog import DIALECTS, DialectName, find_dialect, is_from_langchain
 from toolkit._execution.approval import Approver
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.gates import NO_APPROVER, Gates
@@ -414,7 +414,7 @@ class Toolbox:
             at its token limit or by a filter, its calls do not run: each gets an error.
 
         Raises:
-            ValueError: The reply has calls, but in another dialect.
+            ValueError: The reply has calls, but in another dialect, or of LangChain.
             TypeError: The reply is None, or a text, which is a reply only in the dialect "calls".
         """
         parallel = _make_parallel(self._make_dispatcher(approve), context, SyncBackend(), shared)
@@ -603,6 +603,8 @@ class Toolbox:
     async def _answer(self, reply: Any, dialect: Dialect, parallel: ParallelCalls) -> list[dict[str, Any]]:
         if reply is None or (isinstance(reply, str) and not dialect.reads_text):
             raise TypeError(f"answer({reply!r:.100}) takes the whole reply of the model, and not its text.")
+        if is_from_langchain(reply):
+            raise ValueError("These are calls of LangChain: its agents take to_langchain(box), of toolkit.adapters.")
         specs = [tool._spec for tool in self]
         calls = dialect.parse_calls(reply, specs)
         if not calls and (other := find_dialect(reply)):

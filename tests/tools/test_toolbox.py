@@ -1025,6 +1025,15 @@ def test_answer_in_another_dialect() -> None:
     assert [] == box.answer({"role": "assistant", "content": "Hi."})
 
 
+def test_answer_to_langchain() -> None:
+    """Calls of LangChain, alone or in their message, are refused, not taken for a reply without calls."""
+    called = {"name": "add", "args": {"a": 1, "b": 2}, "id": "c", "type": "tool_call"}
+
+    for reply in (called, [called], types.SimpleNamespace(content="", tool_calls=[called])):
+        with pytest.raises(ValueError, match=r"calls of LangChain: its agents take to_langchain\(box\)"):
+            Toolbox([add]).answer(reply)
+
+
 @pytest.mark.parametrize("reply", ["It is 3.", None])
 def test_answer_to_a_text(reply: Any) -> None:
     """The text of a reply, which has no calls, is not taken for the reply; only with `calls` it is one."""

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 from toolkit._dialects.anthropic import Anthropic
-from toolkit._dialects.base import Dialect, RunDialect
+from toolkit._dialects.base import Dialect, RunDialect, get_member
 from toolkit._dialects.calls import Calls
-from toolkit._dialects.chat import Chat, Minimal
+from toolkit._dialects.chat import Chat, Minimal, list_wire_calls
 from toolkit._dialects.gemini import Gemini, Interactions
 from toolkit._dialects.mcp import ModelContextProtocol
 from toolkit._dialects.responses import Responses
@@ -64,3 +64,9 @@ def find_dialect(reply: Any) -> str | None:
     """Return the name of the provider's dialect in which a reply has calls; None if there is none."""
     names = (name for name in DIALECTS if name not in _NOT_IN_REPLIES)
     return next((name for name in names if DIALECTS[name]().parse_calls(reply, ())), None)
+
+
+def is_from_langchain(reply: Any) -> bool:
+    """Return whether a reply is a message of LangChain with calls, or its calls: their form is no provider's."""
+    calls = reply if isinstance(reply, (list, tuple)) else list_wire_calls(reply) or [reply]
+    return any(get_member(call, "type") == "tool_call" and not get_member(call, "function") for call in calls)
