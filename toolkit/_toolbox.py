@@ -28,7 +28,7 @@ from toolkit._execution.parallel import ParallelCalls
 from toolkit._execution.references import may_refer
 from toolkit._lazy import render
 from toolkit._messages import ToolCall, ToolResult
-from toolkit._options import check_methods, explain_missing, make_hints
+from toolkit._options import check_methods, explain_missing, find_misfit, make_hints
 from toolkit._schema.arguments import RawArguments
 from toolkit._schema.error_messages import suggest
 from toolkit._schema.json_text import to_json_text
@@ -243,7 +243,8 @@ class Toolbox:
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep`, a sync function, returns True."""
-        if not callable(keep) or is_async(keep):  # the coroutine of an async one would be true for each tool
+        # The coroutine of an async one would be true for each tool.
+        if not callable(keep) or is_async(keep) or find_misfit(keep, object()):
             raise TypeError(
                 f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name == 'add')."
             )

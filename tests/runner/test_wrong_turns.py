@@ -111,6 +111,10 @@ TURNS: dict[str, tuple[str, str]] = {
         r"write call.result.text, or call.result.value",
     ),
     "model in the place of tools": ('Runner("openai:gpt-6")', r"and a model as Runner\(model=\.\.\.\)\."),
+    "filter of a context and a tool": (
+        "Toolbox([add]).filtered(lambda context, tool: True)",
+        r"takes a sync function: filtered\(lambda tool: ",
+    ),
     "steps of a result": ('runner.run("Hi").steps', r"write result\.calls\."),
     "copy of a runner": ("runner.clone()", r"write another Runner\(\[\.\.\.\], \.\.\.\)\."),
     "schema in other words": ("tool(add).tool_call_schema", r"write tool\.parameters\."),
