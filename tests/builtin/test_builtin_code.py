@@ -453,6 +453,20 @@ def test_quotes_at_the_end(text: str) -> None:
     assert text.replace('"""', "'''") == ast.get_docstring(stub)
 
 
+def make_box_tool(name: str, schema: Any) -> Tool[..., Any]:
+    """Make a tool that takes a box, which holds an item with the schema, and returns the box."""
+    item = {"type": "object", "properties": {"key": schema}, "required": ["key"]}
+    box = {"type": "object", "properties": {"item": {"$ref": "#/$defs/Item"}}, "required": ["item"]}
+    properties = {"box": {"$ref": "#/$defs/Box"}}
+    whole = {
+        "type": "object",
+        "properties": properties,
+        "required": ["box"],
+        "$defs": {"Box": box, "Item": item},
+    }
+    return Tool.from_schema(name, whole, lambda box: box)
+
+
 def make_item_tool(name: str, kind: str, schema: Any) -> Tool[..., Any]:
     """Make a tool that takes an item, whose schema has a name of its own, and returns it."""
     item = {"type": "object", "properties": {"key": schema}, "required": ["key"]}
@@ -483,6 +497,23 @@ def test_two_types_of_one_name() -> None:
 
     assert {"value": [{"key": "a"}, {"key": 1}, {"key": "b"}]} == made.invoke({"code": code}).value
     assert 2 == (made.description or "").count("(TypedDict):")
+
+
+def test_equal_types_with_parts_of_one_name() -> None:
+    """Types that only look the same are different ones if the types that they refer to are."""
+    made = code_tool([make_box_tool("first", string()), make_box_tool("second", integer())])
+    code = "[await first({'item': {'key': 'a'}}), await second({'item': {'key': 1}})]"
+
+    assert {"value": [{"item": {"key": "a"}}, {"item": {"key": 1}}]} == made.invoke({"code": code}).value
+    assert "error[" in made.invoke({"code": "await second({'item': {'key': 'a'}})"}).text
+
+
+def test_tool_with_the_name_of_a_type() -> None:
+    """A program may name a type although a tool has the same name."""
+    made = code_tool([make_item_tool("first", "Item", string()), make_item_tool("Item", "Part", string())])
+    code = "item: Item_2 = {'key': 'a'}\n[await first(item), await Item({'key': 'b'})]"
+
+    assert {"value": [{"key": "a"}, {"key": "b"}]} == made.invoke({"code": code}).value
 
 
 @pytest.mark.parametrize("kind", ["str", "len", "Any", "TypedDict"])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from toolkit._schema.json_schema import as_mapping, look_up, make_free_name
+from toolkit._schema.json_schema import as_mapping, collect_references, look_up, make_free_name
 
 _TYPING = ("Any", "Literal", "NotRequired", "TypedDict")
 HEADER = f"from typing import {', '.join(_TYPING)}"
@@ -30,11 +30,14 @@ _SIMPLE: Mapping[str, str] = {
 
 
 class StubWriter:
-    """Writer of stubs; schemas of objects become classes, each written once."""
+    """Writer of stubs; schemas of objects become classes, each written once, with other names than the functions."""
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Iterable[str] = ()) -> None:
+        self._functions = {*functions}
         self.classes: dict[str, str] = {}  # sources by name
-        self._names: dict[tuple[str, str], str] = {}  # of the classes, by proposed name and schema
+        self._names: dict[
+            tuple[str, str], str
+        ] = {}  # of the classes, by proposed name and schema with what it refers to
 
     def write_function(
         self,
@@ -94,10 +97,11 @@ class StubWriter:
             return f"dict[str, {values}]"
         if not all(map(is_identifier, properties)):
             return "dict[str, Any]"
-        known = (name, str(part))
+        targets = [look_up(root, reference) for reference in collect_references(part, root)]
+        known = (name, str([part, *targets]))
         if known in self._names:  # a type may hold itself
             return self._names[known]
-        name = self._names[known] = make_free_name(make_identifier(name), self.classes)
+        name = self._names[known] = make_free_name(make_identifier(name), self._functions | self.classes.keys())
         self.classes[name] = ""
         required = part.get("required", ())
         types = {

@@ -108,7 +108,7 @@ class _Interpreter:
     @cached_property
     def stubs(self) -> str:
         """The tools as Python functions without bodies."""
-        writer = StubWriter()
+        writer = StubWriter(self.functions)
         written = [
             writer.write_function(name, *_read_schemas(each), _list_failures(each))
             for name, each in self.functions.items()
