@@ -536,6 +536,13 @@ def test_long_request(url: str, content: bytes) -> None:
     assert "Payload too large" in answer.text
 
 
+def test_table_in_a_request(url: str) -> None:
+    """The commas of a text are no values."""
+    answer = httpx.post(url, json={"text": '"a",' * 200_001})
+
+    assert answer.status_code == 200 and "too large" not in answer.text
+
+
 def test_tasks_are_bounded() -> None:
     """Of tasks that have ended or wait, the last ones are kept."""
 

@@ -46,6 +46,7 @@ NAMES = [
     "forget",
     "line",
     "values",
+    "table",
     "pictures",
     "parts",
     "body",
@@ -228,6 +229,8 @@ def call(name: str, request: dict[str, Any]) -> dict[str, Any] | None:  # noqa: 
         write("x" * LONG)
     if name == "values":
         return {"content": [], "values": [0] * 1_100_000}
+    if name == "table":
+        return {"content": [{"type": "text", "text": '"\\",' * 1_100_000}]}
     if name == "parts":
         return {"content": [{}] * 300_000}
     if name == "pictures":

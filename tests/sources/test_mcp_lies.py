@@ -256,6 +256,11 @@ def test_long_line(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert max(len(record.getMessage()) for record in caplog.records) < 1_000
 
 
+def test_table_in_a_text(liar: MCP) -> None:
+    """The commas of a text, such as those of a table, are no values."""
+    assert '"\\",' * 1_100_000 == Toolbox([liar]).call("mcp_liar_table").text
+
+
 def test_many_pictures(liar: MCP) -> None:
     """Of 20,000 images half are left out; the long text is not searched again for each, which would take minutes."""
     result = Toolbox([liar]).call("mcp_liar_pictures")

@@ -70,7 +70,7 @@ with needs_extra("toolkit.serve.a2a", "a2a"):
 
     from toolkit.sources.a2a.agent import MAX_MARKS
     from toolkit.sources.a2a.exchange import ENDED, WAITING, read_part
-    from toolkit.sources.remote import count_marks
+    from toolkit.sources.remote import MarkCounter
 
 __all__ = ["make_app", "serve"]
 
@@ -216,15 +216,15 @@ class _Gate:
             await PlainTextResponse(text, status, headers)(scope, receive, send)
             return
         _arrival.set(time.monotonic())
-        left, marks = MAX_REQUEST, MAX_MARKS
+        left, marks = MAX_REQUEST, MarkCounter()
 
         async def receive_some() -> ASGIMessage:
-            nonlocal left, marks
+            nonlocal left
             message = await receive()
             body = message.get("body", b"")
             left -= len(body)
-            marks -= count_marks(body)
-            if left < 0 or marks < 0:
+            marks.add(body)
+            if left < 0 or marks.count > MAX_MARKS:
                 raise HTTPException(413)
             return message
 

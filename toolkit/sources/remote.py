@@ -46,6 +46,8 @@ TEXTS = ("title", "description")  # keywords of a schema
 MAX_UPDATES = 1_000  # of one call
 MAX_UPDATE = 1_000  # characters
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+MARKS = (b",", b"{", b"[")
+_JSON_TEXT = re.compile(rb'"[^"\x00-\x1f]*["\x00-\x1f]')  # without escapes
 _NAMED = re.compile(r"\[image\]|\[file [^\[\]]*\]")  # an image or a file that a text names
 
 T = TypeVar("T")
@@ -299,23 +301,28 @@ class BoundedStream:
 
     # Raised for an answer that is longer, or compressed, although that was not asked for: it may grow a thousandfold.
     error: ClassVar[type[Exception]]
+    # Whether commas and brackets in texts count as values, too.
+    counts_texts: ClassVar[bool] = False
 
     def __init__(self, response: Any, max_bytes: float, max_marks: int) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise self.error("it is compressed, although that was not asked for")
         self._stream, self._max_bytes, self._max_marks = response.stream, max_bytes, max_marks
         kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
-        self._has_events = all("text/event-stream" in kind for kind in kinds)
+        self._has_events = all("text/event-stream" in kind.lower() for kind in kinds)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left, marks = self._max_bytes, 0
+        left, marks = self._max_bytes, MarkCounter()
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:
                 raise self.error(f"it has more than {self._max_bytes:,} bytes")
             event = max(map(chunk.rfind, EVENT_ENDS)) if self._has_events else -1
-            marks = count_marks(chunk, event + 1) + (marks if event < 0 else 0)
-            if marks > self._max_marks:
+            if event >= 0:
+                marks.count = 0
+            part = chunk[event + 1 :]
+            marks.add(part.replace(b'"', b"") if self.counts_texts else part)
+            if marks.count > self._max_marks:
                 raise self.error(f"it has more than {self._max_marks:,} values")
             yield chunk
 
@@ -324,9 +331,22 @@ class BoundedStream:
         await self._stream.aclose()
 
 
-def count_marks(data: bytes, start: int = 0) -> int:
-    """Count the commas and opening brackets in JSON: each value costs time to parse, whatever its size."""
-    return sum(data.count(mark, start) for mark in b",{[")
+class MarkCounter:
+    """Counts the commas and opening brackets in JSON outside its texts: each value costs time to parse.
+
+    A text ends with its line at the latest, also if it is none of JSON, such as a comment in a stream of events.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._open = b""  # the opening quote of a text that the next data continue, and half an escape
+
+    def add(self, data: bytes) -> None:
+        """Count those of the next data."""
+        data = (self._open + data).replace(b"\\\\", b"").replace(b'\\"', b"")
+        outside, quote, _ = _JSON_TEXT.sub(b"", data).partition(b'"')
+        self._open = quote + (b"\\" if data.endswith(b"\\") else b"")
+        self.count += sum(map(outside.count, MARKS))
 
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:

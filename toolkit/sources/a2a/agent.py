@@ -21,7 +21,7 @@ from toolkit.sources.remote import BoundedStream, find_reason
 
 MAX_CARD = 1_000_000  # bytes
 MAX_ANSWER = 10_000_000  # bytes of one answer, or of all that one stream brings
-MAX_MARKS = 200_000  # commas and opening brackets of one answer or event
+MAX_MARKS = 200_000  # commas and opening brackets of a request, of one answer or of one event
 CONNECT = 10.0  # seconds; all else is limited by the deadline of the call
 BINDING = "JSONRPC"
 # Names of this machine; a card may have another one of them than the URL.
@@ -152,6 +152,7 @@ def _make_client(http: httpx.AsyncClient, card: AgentCard) -> Client:
 
 class _AnswerStream(BoundedStream, httpx.AsyncByteStream):
     error = AgentError
+    counts_texts = True  # httpx ends a line also where JSON ends none, so a text of JSON might not be one for it
 
 
 def describe(error: BaseException) -> str:

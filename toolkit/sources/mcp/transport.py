@@ -24,12 +24,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from toolkit._guards.options import check_env, check_headers, check_type
 from toolkit.errors import DefinitionError
-from toolkit.sources.remote import BoundedStream, count_marks
+from toolkit.sources.remote import BoundedStream, MarkCounter
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
 MAX_MESSAGE = 16 * 2**20  # bytes
-MAX_MARKS = 1_000_000  # commas and opening brackets of a message
+MAX_MARKS = 1_000_000  # commas and opening brackets of a message, outside its texts
 # Name of the encoding of a command's output: UTF-8, with lines of at most MAX_MESSAGE bytes and MAX_MARKS, and without
 # other lines than messages, which the mcp package would log with a traceback.
 LINES = "toolkit_lines"
@@ -198,8 +198,12 @@ class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
     """Decodes UTF-8, leaves out lines that are no messages, and replaces a line that is too long by TOO_LONG."""
 
-    length, marks = 0, 0  # bytes, and commas and opening brackets, so far of the last line
+    length = 0  # bytes so far of the last line
     is_start, is_message = True, True  # of the last line: whether it is blank so far, and may be a message
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._marks = MarkCounter()  # of the last line
 
     def _buffer_decode(self, input: Any, errors: str, final: bool) -> tuple[str, int]:  # noqa: A002, FBT001  the names of the base class
         return codecs.utf_8_decode(input, errors, final)
@@ -207,8 +211,10 @@ class _LineDecoder(codecs.BufferedIncrementalDecoder):
     def decode(self, input: Any, final: bool = False) -> str:  # noqa: A002, FBT001, FBT002  as above
         end = input.rfind(b"\n") + 1
         self.length = len(input) - end + (0 if end else self.length)
-        self.marks = count_marks(input, end) + (0 if end else self.marks)
-        if self.length <= MAX_MESSAGE and self.marks <= MAX_MARKS:
+        if end:
+            self._marks = MarkCounter()
+        self._marks.add(input[end:])
+        if self.length <= MAX_MESSAGE and self._marks.count <= MAX_MARKS:
             return "".join(filter(self._belongs_to_message, _PART.findall(super().decode(input, final))))
         self.reset()
         return f"\n{TOO_LONG}\n"  # which ends the connection
