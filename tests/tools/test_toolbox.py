@@ -232,6 +232,21 @@ def test_a_source_replaces_no_tool() -> None:
         Toolbox([add]).replace(Source())
 
 
+def test_removed_source_leaves_the_tools_of_others() -> None:
+    """A tool that took the place of one of a source stays when the source is removed."""
+
+    class Source:
+        def current_tools(self) -> tuple[Tool[..., Any], ...]:
+            return (tool(add), tool(double))
+
+    box, source = Toolbox(), Source()
+    box.add(source)
+    box.add(tool(name="add")(later), replace=True)
+    box.remove(source)
+
+    assert ("add",) == box.names
+
+
 def test_add_or_replace() -> None:
     """Tools may be added in place of those of their names, or behind the others."""
     box = Toolbox([add, double])
