@@ -462,7 +462,7 @@ def _approval_fields(approval: PendingApproval) -> dict[str, Any]:
         "title": approval.title,
         "effect": approval.effect,
         "reason": approval.reason,
-        **_drop_empty(source=approval.source, imports=approval.imports),
+        **_drop_empty(source=approval.source, imports=approval.imports, agent=approval.agent),
     }
 
 

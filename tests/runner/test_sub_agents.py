@@ -33,7 +33,7 @@ from toolkit import (
 )
 from toolkit.approvers import Console, ask_when, defer
 from toolkit.errors import DefinitionError, FatalError, LimitError, ModelError
-from toolkit.events import Event, SubAgentEvent, ToolCallStarted, event_to_dict
+from toolkit.events import ApprovalNeeded, Event, SubAgentEvent, ToolCallStarted, event_to_dict
 from toolkit.middleware import Next
 from toolkit.models import ModelRequest, ModelResponse
 from toolkit.testing import ModelReply, ScriptedModel, call
@@ -431,6 +431,7 @@ def test_agent_that_asks(options: Any, agent: str, capsys: pytest.CaptureFixture
     paused = boss(clerk(DELETE, "Done.", **options), approve=ask_when(defer, names=["delete_book"])).run("go")
     assert paused.state
     assert [agent] == [waiting.agent for waiting in RunState.from_json(paused.state.to_json()).pending]
+    assert [agent] == [event_to_dict(ApprovalNeeded(waiting))["agent"] for waiting in paused.pending]
 
 
 @pytest.mark.parametrize(("own", "above", "deleted"), [(True, True, 1), (True, False, 0), (False, True, 0)])

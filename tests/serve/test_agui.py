@@ -329,6 +329,13 @@ PENDING = PendingApproval(
 )
 
 
+def test_agent_that_asks() -> None:
+    """The interrupt of a call that waits names the agent that asks."""
+    events = encode_turn(ApprovalNeeded(replace(PENDING, agent="clerk")), finish(finish_reason="paused"))
+
+    assert "clerk" == events[-1]["outcome"]["interrupts"][0]["metadata"]["agent"]
+
+
 def test_reasoning_of_a_call() -> None:
     """The reason of a call is sent with its start, and with the interrupt of one that waits."""
     call = replace(CALL, reasoning="They asked.")

@@ -228,7 +228,7 @@ def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
 def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
     """Encode a call that waits for approval; the interrupt has the call's id."""
     call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
-    names = ("toolName", "arguments", "reasoning", "digest", "effect", "source", "imports")
+    names = ("toolName", "arguments", "reasoning", "digest", "effect", "source", "imports", "agent")
     metadata = {name: facts[name] for name in names if name in facts}
     message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())
     identity = {"id": call.id, "reason": "tool_call", "toolCallId": call.id}
