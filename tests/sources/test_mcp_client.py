@@ -234,7 +234,7 @@ def test_content(box: Toolbox) -> None:
 
 def test_content_that_a_text_names() -> None:
     """An image or file that the server's text names already, as the texts of this library's do, is named once."""
-    parts = ["a chart:", Image(b"x", "image/png"), File(b"y", name="b.pdf")]
+    parts = ["a chart:", Image(b"x", "image/png"), File(b"y", name="b[1].pdf")]
 
     def show() -> list[Any]:
         """Show."""
@@ -242,7 +242,7 @@ def test_content_that_a_text_names() -> None:
 
     with MCP(make_toolkit_server([show]), name="s") as server:
         result = Toolbox([server]).call("mcp_s_show")
-    assert ("a chart:\n[image]\n[file b.pdf]", 1, 1) == (result.text, len(result.images), len(result.files))
+    assert ("a chart:\n[image]\n[file b[1].pdf]", 1, 1) == (result.text, len(result.images), len(result.files))
 
 
 def test_cancel(box: Toolbox) -> None:

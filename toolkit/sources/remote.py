@@ -48,7 +48,8 @@ MAX_UPDATE = 1_000  # characters
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 MARKS = (b",", b"{", b"[")
 _JSON_TEXT = re.compile(rb'"[^"\x00-\x1f]*["\x00-\x1f]')  # without escapes
-_NAMED = re.compile(r"\[image\]|\[file [^\[\]]*\]")  # an image or a file that a text names
+# An image or a file that a text names; the name may have brackets, as in "a[1].txt".
+_NAMED = re.compile(r"\[image\]|\[file (?:[^\[\]]|\[[^\[\]]*\])*\]")
 
 T = TypeVar("T")
 Part = str | Image | File
