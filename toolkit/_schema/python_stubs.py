@@ -35,9 +35,8 @@ class StubWriter:
     def __init__(self, functions: Iterable[str] = ()) -> None:
         self._functions = {*functions}
         self.classes: dict[str, str] = {}  # sources by name
-        self._names: dict[
-            tuple[str, str], str
-        ] = {}  # of the classes, by proposed name and schema with what it refers to
+        # Names of the classes, by proposed name, and schema with those that it refers to.
+        self._names: dict[tuple[str, str], str] = {}
 
     def write_function(
         self,
