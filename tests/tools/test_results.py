@@ -10,7 +10,7 @@ import enum
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -243,6 +243,27 @@ def test_generator_is_closed(size: int) -> None:
 
     result = tool(count).invoke("{}")
     assert (min(size, 100_000), [True]) == (len(result.value), closed)
+
+
+@pytest.mark.parametrize("piece", ["x" * 2**20, b"x" * 2**20], ids=["text", "bytes"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_long_pieces_of_a_generator(piece: str | bytes, is_async: bool) -> None:
+    """A generator of long pieces, such as those of a download without end, is closed after 64 MiB."""
+    closed = []
+
+    def download() -> Iterator[str | bytes]:
+        try:
+            for _ in range(70):
+                yield piece
+        finally:
+            closed.append(True)
+
+    async def adownload() -> AsyncIterator[str | bytes]:
+        for each in download():
+            yield each
+
+    result = tool(adownload if is_async else download).invoke("{}")
+    assert (64, [True]) == (len(result.value), closed)
 
 
 def test_generator_that_fails() -> None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 # Validated values and context in, the function's value out: or a promise of it, or values one by one.
 Action: TypeAlias = Callable[[dict[str, Any], ToolContext[Any] | None], Any]
 
-# A tool's generator is read to its end; one without end must not fill the memory.
+# A tool's generator is read to its end; one without end must not fill the memory. The size is of its texts and bytes.
 MAX_ITEMS = 100_000
+MAX_SIZE = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,20 @@ async def collect_awaited(value: Any, context: ToolContext[Any] | None) -> Any:
     return value
 
 
+def _measure(value: Any) -> int:
+    return len(value) if isinstance(value, (str, bytes)) else 0
+
+
 def _collect_sync(values: Iterator[Any], context: ToolContext[Any] | None) -> list[Any]:
+    collected: list[Any] = []
+    size = 0
     try:
-        return list(islice(_emit_each(values, context) if context else values, MAX_ITEMS))
+        for value in islice(_emit_each(values, context) if context else values, MAX_ITEMS):
+            collected.append(value)
+            size += _measure(value)
+            if size >= MAX_SIZE:
+                break
+        return collected
     finally:
         if inspect.isgenerator(values):
             values.close()
@@ -181,14 +193,16 @@ async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] |
     import asyncio
 
     collected: list[Any] = []
+    size = 0
     try:
         async for value in values:
             collected.append(value)
+            size += _measure(value)
             if context:
                 context.update(value)
                 if context.cancellation.reason == CANCELLED:  # raised here, unless the generator has caught it before
                     await asyncio.sleep(0)
-            if len(collected) == MAX_ITEMS:
+            if len(collected) == MAX_ITEMS or size >= MAX_SIZE:
                 break
     finally:
         if inspect.isasyncgen(values):
