@@ -935,6 +935,12 @@ def test_no_stream(line: Line, body: bytes, content_type: str) -> None:
         line.run(reply.raw(body, content_type=content_type), streamed=True)
 
 
+def test_error_in_place_of_a_stream(line: Line) -> None:
+    """A31: an error with status 200 is shown, also where a stream was asked for."""
+    with pytest.raises(ModelError, match=r"sent no stream.*It sent: .*the quota is used up"):
+        line.run(reply.body({"error": {"message": "the quota is used up"}}), streamed=True)
+
+
 def test_server_that_does_not_stream(line: Line) -> None:
     """A31: a whole answer in place of a stream is an error that says what to do, and its calls do not run."""
     message = {"tool_calls": [{"id": "a", "function": {"name": "ping", "arguments": "{}"}}]}

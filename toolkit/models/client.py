@@ -24,8 +24,8 @@ from toolkit._options import check_options, is_whole, make_hints
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.errors import refuses_format, refuses_reasoning, show_address, translate_errors
-from toolkit.models.transport import find_client, parse_text, post, read_on, read_stream
+from toolkit.models.errors import excerpt, refuses_format, refuses_reasoning, show_address, translate_errors
+from toolkit.models.transport import find_client, parse_text, post, read_head, read_on, read_stream
 
 if TYPE_CHECKING:
     import openai
@@ -184,9 +184,10 @@ class ServerModel:
                         await read_on(stream, chunks)
                         break
             if not is_stream:
+                head = read_head(chunks)
                 raise ModelError(
                     "The server sent no stream: its answer broke off, or it does not stream; check base_url, or use "
-                    "run(), which does not stream."
+                    f"run(), which does not stream.{f' It sent: {excerpt(head)}' if head else ''}"
                 )
             if not builder.finish_reason:
                 raise ModelError("The model's answer broke off, without a finish reason. Its calls are discarded.")

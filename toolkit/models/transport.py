@@ -35,6 +35,9 @@ TRACE_WAIT = 0.25
 # Some servers send it before an answer.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
+# Bytes of the beginning of an answer that are kept for an error.
+HEAD = 300
+
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -198,6 +201,12 @@ async def read_on(stream: AsyncIterator[Any], chunks: Any) -> None:
                 pass
 
 
+def read_head(chunks: Any) -> str:
+    """Return the beginning of the answer that a stream has read; empty if it is not known."""
+    meter = getattr(_find_response(chunks), "meter", None)
+    return "" if meter is None else meter.head.decode(errors="replace").strip()
+
+
 def _find_response(chunks: Any) -> Any:
     """Return the response that a stream of the package reads, also one in a wrapper; None for another stream."""
     kinds = tuple(package.Response for package in _list_packages())
@@ -242,6 +251,7 @@ class _Meter:
     def __init__(self) -> None:
         self.answer = 0
         self.event = 0
+        self.head = b""
         self._start = b""
 
     def count(self, piece: bytes) -> bytes:
@@ -255,6 +265,8 @@ class _Meter:
             if self._start != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(self._start):
                 return b""  # the mark may be split
             piece, self._start = self._start.removeprefix(BYTE_ORDER_MARK), b""
+        if len(self.head) < HEAD:
+            self.head += piece[:HEAD]
         end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # if an end is split, the event counts as longer
         self.answer += len(piece)
         self.event = len(piece) + (self.event if end < 0 else -end)
