@@ -180,6 +180,21 @@ def test_server_that_repeats_the_key(status: int, streamed: bool) -> None:
     assert "canary" not in "".join([repr(caught.value), *traceback.format_exception(caught.value)])
 
 
+@STREAMED
+@pytest.mark.parametrize("before", [230, 250, 270])
+def test_error_that_is_cut_inside_the_key(before: int, streamed: bool) -> None:
+    """F4: of a key that the server repeats where its text is cut, no more than a few characters are in the error."""
+    key = "sk-proj-canary" + 40 * "x"
+    with (
+        FakeServer([reply.body({"error": {"message": before * "y" + key}})]) as server,
+        clients_own(server, key=key) as runner,
+        pytest.raises(ModelError, match="y{200}") as caught,
+    ):
+        ran(runner, streamed=streamed)
+
+    assert "canary" not in "".join([repr(caught.value), *traceback.format_exception(caught.value)])
+
+
 @pytest.mark.parametrize("max_seconds", [None, 60])
 @pytest.mark.parametrize("fault", [SOON_AGAIN.cut(100), SOON_AGAIN.reset(100)], ids=["closed", "reset"])
 def test_broken_whole_answer(fault: Reply, max_seconds: float | None) -> None:

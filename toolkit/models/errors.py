@@ -46,6 +46,8 @@ REMEDIES: Mapping[str, str] = {
 }
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
+# Characters of a key's beginning, such as `sk-proj-1234`, that are taken for a key which was cut off.
+SHORTEST_START = 12
 
 
 @contextmanager
@@ -160,4 +162,8 @@ def _find_key(client: Any) -> str:
 
 def _without_key(text: str, key: str) -> str:
     # An HTTP client writes a key with a line end by repr().
-    return text.replace(key, "[key]").replace(repr(key)[1:-1], "[key]") if key else text
+    text = text.replace(key, "[key]").replace(repr(key)[1:-1], "[key]") if key else text
+    if len(key) > SHORTEST_START and key[:SHORTEST_START] in text:  # an excerpt ends inside of the key
+        for length in range(len(key) - 1, SHORTEST_START - 1, -1):
+            text = text.replace(key[:length], "[key]")
+    return text

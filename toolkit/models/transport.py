@@ -35,8 +35,8 @@ TRACE_WAIT = 0.25
 # Some servers send it before an answer.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Bytes of the beginning of an answer that are kept for an error.
-HEAD = 300
+# Bytes of the beginning of an answer that are kept for an error, which shows fewer.
+HEAD = 2000
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
