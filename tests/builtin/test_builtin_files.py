@@ -833,6 +833,7 @@ SECRETS = [
     *(".env", ".ENV", "conf/.env.local", ".env.staging", ".env.example/.env", "server.pem", ".ssh/known_hosts"),
     *(".git/config", ".git/modules/x/config", "id_ed25519", "id_ed25519_sk", ".netrc", "credentials.json", "a.tfstate"),
     *(".cargo/credentials.toml", "kubeconfig", ".bash_history", ".0123456789abcdef.tmp"),
+    *("secrets.json", "secrets.yaml", "config/secrets.yml", ".streamlit/secrets.toml"),
     *(".config/git/credentials", ".claude/.credentials.json", ".codex/auth.json", "id_rsa.bak"),
 ]
 
