@@ -339,8 +339,8 @@ class MarkCounter:
     """
 
     def __init__(self) -> None:
-        self.count = 0
-        self._open = b""  # the opening quote of a text that the next data continue, and half an escape
+        self.count: int = 0
+        self._open: bytes = b""  # the opening quote of a text that the next data continue, and half an escape
 
     def add(self, data: bytes) -> None:
         """Count those of the next data."""
