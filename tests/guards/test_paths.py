@@ -430,7 +430,7 @@ def test_nothing_is_left_open(grounds: Grounds, root: Root) -> None:
     for path in attacks("link-out", grounds.root, 500):
         list(reached(root, path))
 
-    assert before == open_files()
+    assert open_files() <= before  # those of earlier tests may be closed meanwhile
 
 
 def open_files() -> int:
