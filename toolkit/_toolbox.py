@@ -106,6 +106,19 @@ class Toolbox:
         3
     """
 
+    def __init_subclass__(cls) -> None:
+        """Refuse methods that are tools: they would not be in the toolbox.
+
+        Raises:
+            DefinitionError: The class has such a method.
+        """
+        super().__init_subclass__()
+        if methods := tool_methods(cls):
+            raise DefinitionError(
+                f"The tool {methods[0]!r} of {cls.__qualname__} would not be in the toolbox: write the class without "
+                f"Toolbox as its base, and Toolbox([{cls.__name__}()])."
+            )
+
     def __init__(
         self,
         tools: Iterable[Addable] = (),

@@ -111,6 +111,10 @@ TURNS: dict[str, tuple[str, str]] = {
         r"write call.result.text, or call.result.value",
     ),
     "model in the place of tools": ('Runner("openai:gpt-6")', r"and a model as Runner\(model=\.\.\.\)\."),
+    "tools in a subclass of a toolbox": (
+        "class Shelf(Toolbox):\n    @tool\n    def find(self, word: str) -> str: return word",
+        r"The tool 'find' of Shelf would not be .* without Toolbox as its base, and Toolbox\(\[Shelf\(\)\]\)",
+    ),
     "filter of a context and a tool": (
         "Toolbox([add]).filtered(lambda context, tool: True)",
         r"takes a sync function: filtered\(lambda tool: ",
