@@ -451,8 +451,7 @@ def read_docstring(function: Callable[..., Any]) -> str | None:
         return _read_class_docstring(function)
     if inspect.isroutine(function):
         inner = inspect.unwrap(function)  # functools.wraps() copies the docstring of an object's class
-        is_object = callable(inner) and not inspect.isroutine(inner)
-        is_copied = is_object and function.__doc__ == type(inner).__doc__
+        is_copied = inner is not function and function.__doc__ == type(inner).__doc__
         return read_docstring(inner) if is_copied else inspect.getdoc(function)
     written = inspect.getdoc(find_source(function))
     return inspect.getdoc(function) if written in (None, type.__call__.__doc__) else written
