@@ -140,12 +140,11 @@ class Toolbox:
         # Sources, each with its last listing and the tools made from that.
         self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-            remedy = "also for a single one"
-            if isinstance(tools, str):
-                remedy = "the function itself, not its name, and a model as Runner(model=...)"
+            is_name = isinstance(tools, str)
             raise TypeError(
                 f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
-                f"{remedy}."
+                f"{'with the function itself, not its name' if is_name else 'also for a single one'}."
+                f"{' A model goes in as Runner(model=...).' if is_name else ''}"
             )
         self.add(*tools)
 

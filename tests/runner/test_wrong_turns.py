@@ -110,7 +110,10 @@ TURNS: dict[str, tuple[str, str]] = {
         'Runner([add], model=ScriptedModel([call("add", a=1, b=2), "3"])).run("Hi").calls[0].output',
         r"write call.result.text, or call.result.value",
     ),
-    "model in the place of tools": ('Runner("openai:gpt-6")', r"and a model as Runner\(model=\.\.\.\)\."),
+    "model in the place of tools": (
+        'Runner("openai:gpt-6")',
+        r"not its name\. A model goes in as Runner\(model=\.\.\.\)\.",
+    ),
     "tools in a subclass of a toolbox": (
         "class Shelf(Toolbox):\n    @tool\n    def find(self, word: str) -> str: return word",
         r"The tool 'find' of Shelf would not be .* without Toolbox as its base, and Toolbox\(\[Shelf\(\)\]\)",

@@ -100,8 +100,7 @@ class _Stream(Controls, Generic[T]):
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
             *((name, f"stream.result.{ours}, after the last event") for name, ours in RESULT_NAMES.items()),
-            ("text_stream", "for event in stream, or async for"),
-            ("events stream_events stream_output stream_text", "for event in stream, or async for"),
+            ("events stream_events stream_output stream_text text_stream", "for event in stream, or async for"),
         )
 
 

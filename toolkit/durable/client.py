@@ -511,10 +511,10 @@ def _translate_errors(run_id: str, unreachable: str = UNREACHABLE_TEXT) -> Itera
         raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {error}") from error
     except RPCError as error:
         if any(words in str(error) for words in TOO_LARGE):
-            text = (
-                "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker an"
-            )
-            raise RunError(f"{text} ExternalStorage of temporalio.converter.") from error
+            raise RunError(
+                "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker an "
+                "ExternalStorage of temporalio.converter."
+            ) from error
         if error.status in UNREACHABLE:
             reason = error.message if error.status is RPCStatusCode.RESOURCE_EXHAUSTED else unreachable
             raise RunUnreachableError(f"The run {run_id!r} cannot be reached now: {reason}.") from None
