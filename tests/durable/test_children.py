@@ -90,7 +90,7 @@ def test_approval_in_a_sub_agent(durable: Durable) -> None:
 
     waiting, result, child = asyncio.run(go())
 
-    assert ("pay", '{"amount": 3}') == (waiting.call.name, waiting.arguments)
+    assert ("pay", '{"amount": 3}', "ask_payer") == (waiting.call.name, waiting.arguments, waiting.agent)
     assert ("All done.", ["paid 5"]) == (result.output, [end.result.text for end in child.calls])
 
 
