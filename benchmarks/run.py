@@ -146,9 +146,10 @@ def loops(effort: Effort) -> Iterator[Row]:
 def crowds(effort: Effort) -> Iterator[Row]:
     """Compare many conversations at the same time with as many hand-written loops."""
     with serving() as port, event_loop() as loop:
-        for size, (kind, aim) in product((50, 500), {"client=": 0.8, "base_url=": 0.55}.items()):
+        sizes = {50: effort.rounds, 500: effort.conversations}
+        for (size, rounds), (kind, aim) in product(sizes.items(), {"client=": 0.8, "base_url=": 0.55}.items()):
             held = cases.aconversation(loop, port, turns=3, calls=1, crowd=size, own_client=kind == "base_url=")
-            found = compared(held.runner_turn, held.hand_turn, effort.rounds)
+            found = compared(held.runner_turn, held.hand_turn, rounds)
             yield Row(f"{size} conversations at once, {kind} / by hand", aim, found)
 
 
