@@ -14,11 +14,12 @@ from toolkit._schema.error_messages import shorten
 from toolkit.errors import ModelError
 
 UNREADABLE = "The request to the model failed, or its answer cannot be read; check base_url, which often ends in /v1."
-# Texts for people, by the names of the client's exceptions; the most specific class of an exception counts.
+# Texts for people, by the names of exceptions of the client or of HTTP; the most specific class of an exception counts.
 ADVICE: Mapping[str, str] = {
-    "APITimeoutError": "The model's server did not answer in time.",
-    "APIConnectionError": (
-        "The model's server cannot be reached, or the connection broke; check base_url and that it runs."
+    **dict.fromkeys(("APITimeoutError", "TimeoutException"), "The model's server did not answer in time."),
+    **dict.fromkeys(
+        ("APIConnectionError", "TransportError", "SSLError"),
+        "The model's server cannot be reached, or the connection broke; check base_url and that it runs.",
     ),
     "AuthenticationError": "The model's server does not accept the API key; check OPENAI_API_KEY or api_key.",
     "PermissionDeniedError": "The API key may not use this model.",
