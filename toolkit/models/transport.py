@@ -74,7 +74,7 @@ async def post(client: Any, path: str, body: Mapping[str, Any], cancellation: Ca
         if body["stream"]:
             return response
         try:
-            pieces = [piece async for piece in _read(response, response, cancellation, is_async=is_async)]
+            pieces = [piece async for piece in _read(response, cancellation, is_async=is_async)]
             return b"".join(pieces).decode("utf-8-sig")  # whatever the headers say
         except tuple(package.TransportError for package in _list_packages()):
             retries -= 1 + int(response.request.headers.get("x-stainless-retry-count", 0))  # those of the client itself
@@ -100,7 +100,7 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None, *, is_asyn
     The stream is a response, whose events are the chunks, or one of the package, which may be in a wrapper.
     """
     response = _find_response(chunks)
-    async with aclosing(_read(chunks, response, cancellation, is_async=is_async)) as pieces:
+    async with aclosing(_read(chunks, cancellation, is_async=is_async)) as pieces:
         if chunks is not response:
             async for chunk in pieces:
                 yield chunk
@@ -114,14 +114,12 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None, *, is_asyn
                 yield json.loads(data)
 
 
-async def _read(
-    source: Any, response: Any, cancellation: Cancellation | None, *, is_async: bool
-) -> AsyncGenerator[Any, None]:
-    """Yield what a source gives until the request is cancelled, and close it: bytes if it is the response itself.
+async def _read(source: Any, cancellation: Cancellation | None, *, is_async: bool) -> AsyncGenerator[Any, None]:
+    """Yield the bytes of a response, or the chunks of another stream, until the request is cancelled, and close it.
 
     A wrapper's stream may have the methods of both kinds; then it is of the client's kind, `is_async`.
     """
-    items = source
+    response, items = _find_response(source), source
     if response is not None:
         limit_response(response)
         if source is response:
@@ -177,7 +175,7 @@ async def read_on(stream: AsyncIterator[Any], chunks: Any) -> None:
     The next request can then have its connection, and whoever traces the stream sees its end.
     """
     response = _find_response(chunks)
-    connection = None if response is None else _find_connection(response)
+    connection = _find_connection(response)
     if connection is None:
         return
     read, end = connection.read, time.monotonic() + END_WAIT
@@ -253,15 +251,17 @@ def _shut_down(response: httpx2.Response | None) -> None:
 
     They may if it was returned to its pool, or HTTP/2 shares it. In an event loop, the task is cancelled instead.
     """
-    stream = None if response is None else _find_connection(response)
-    connection = stream.get_extra_info("socket") if stream is not None else None
+    stream = _find_connection(response)
+    connection = stream and stream.get_extra_info("socket")
     if isinstance(connection, socket.socket):
         with suppress(OSError):
             # close() would not wake the reader, and shutdown() of a TLS socket would discard the state that it uses.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-def _find_connection(response: httpx2.Response) -> Any:
+def _find_connection(response: httpx2.Response | None) -> Any:
     """Return the connection of a response that is being read; None if HTTP/2 shares it, or there is none."""
-    is_alone = not response.is_closed and response.extensions.get("http_version") in (b"HTTP/1.1", b"HTTP/1.0")
+    if response is None or response.is_closed:
+        return None
+    is_alone = response.extensions.get("http_version") in (b"HTTP/1.1", b"HTTP/1.0")
     return response.extensions.get("network_stream") if is_alone else None
