@@ -116,8 +116,6 @@ class ModelChoice:
     def _is_openai(self) -> bool:
         if self.client:
             return is_openai(getattr(self.client, "base_url", ""))
-        if self._get_name() == EMBEDDED and not self.base_url:
-            return False
         address, key = self._get_address()
         return is_openai(address) if address else bool(key)
 
@@ -139,8 +137,7 @@ class ModelChoice:
         """
         if (known := self._usable_model) is not None:
             return known
-        is_embedded = self._get_name() == EMBEDDED and not self.base_url
-        model = self.given or self._use_client() or (None if is_embedded else self._use_address()) or self._embed()
+        model = self.given or self._use_client() or self._use_address() or self._embed()
         logger.info("The model that answers is %r.", model)
         with _keeping:  # threads at their first runs each make one; runs that keep a rate together need the same
             self._model = chosen = self._usable_model or model
@@ -205,7 +202,12 @@ class ModelChoice:
         return self._make_model(client, self._get_name() or _find_model(client))
 
     def _get_address(self) -> tuple[str | None, str | None]:
-        """Return a server's address and key; the environment's key is not used with the application's address."""
+        """Return a server's address and key; the environment's key is not used with the application's address.
+
+        The embedded model has neither.
+        """
+        if self._get_name() == EMBEDDED and not self.base_url:
+            return None, None
         key = (self.api_key or "").strip()  # a key from a file may end with a line end, which HTTP refuses
         if self.base_url:
             return self.base_url, key
