@@ -57,10 +57,9 @@ class ResponseBuilder(ABC):
         self.usage: Usage = Usage(requests=1)
         self.is_complete = False
 
-    @classmethod
     @abstractmethod
-    def from_reply(cls, reply: Any) -> ResponseBuilder:
-        """Read an answer that was not streamed."""
+    def add_reply(self, reply: Any) -> None:
+        """Add an answer that was not streamed."""
 
     @abstractmethod
     def add_chunk(self, chunk: Any) -> Iterable[Piece]:
@@ -158,9 +157,10 @@ class ServerModel:
         Raises:
             ModelError: The server failed, or its answer cannot be read.
         """
-        reply = await self._send(request, stream=False)
+        builder, reply = self.builder(), await self._send(request, stream=False)
         with translate_errors(self.client, self.name):
-            return self._build_response(self.builder.from_reply(reply), request)
+            builder.add_reply(reply)
+            return self._build_response(builder, request)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer a request in pieces; the last one is the whole answer.

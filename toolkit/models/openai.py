@@ -31,11 +31,9 @@ class _CompletionBuilder(ResponseBuilder):
         self.accumulator = Accumulator()
         self.details: list[Mapping[str, Any]] = []
 
-    @classmethod
     @override
-    def from_reply(cls, reply: Any) -> _CompletionBuilder:
-        """Read a completion that was not streamed."""
-        builder = cls()
+    def add_reply(self, reply: Any) -> None:
+        """Add a completion that was not streamed."""
         choices = read_objects(get_member(reply, "choices"), "the list of choices")
         if not choices:
             if error := get_member(reply, "error"):
@@ -45,14 +43,11 @@ class _CompletionBuilder(ResponseBuilder):
         message = read_object(get_member(choices[0], "message"), "the message")
         if message is None:
             raise malformed("the message", message)
-        builder._read_metadata(reply, choices[0])
-        builder.text.append(_message_text(message))
-        builder._add_reasoning(message)
-        builder.details += read_details(message)
+        self._read_metadata(reply, choices[0])
+        self.finish_reason = self.finish_reason or "stop"
+        self._add_message(message)
         for call in _list_calls(message):
-            builder.accumulator.add_whole(call)
-        builder.finish_reason = builder.finish_reason or "stop"
-        return builder
+            self.accumulator.add_whole(call)
 
     @override
     def add_chunk(self, chunk: Any) -> Iterator[Piece]:
@@ -62,12 +57,7 @@ class _CompletionBuilder(ResponseBuilder):
         choice = _find_choice(chunk)
         self._read_metadata(chunk, choice)
         delta = read_object(get_member(choice, "delta"), "a delta")
-        if reasoning := self._add_reasoning(delta):
-            yield ReasoningDelta(replace_surrogates(reasoning))
-        self.details += read_details(delta)
-        if text := _message_text(delta):
-            self.text.append(text)
-            yield TextDelta(replace_surrogates(text))
+        yield from self._add_message(delta)
         for fragment in _list_calls(delta):
             call, arguments = self.accumulator.add(fragment)
             if arguments:
@@ -93,13 +83,18 @@ class _CompletionBuilder(ResponseBuilder):
                 details.append([fragment])
         return tuple(map(_join_details, details))
 
-    def _add_reasoning(self, message: Any) -> str:
-        """Add the reasoning of a message or a delta, and return it."""
-        text, key = read_reasoning(message)
-        self.reasoning_key = key if text else self.reasoning_key or key
+    def _add_message(self, message: Any) -> list[Piece]:
+        """Add the reasoning and the text of a message or a delta, and return them as pieces."""
+        (reasoning, key), text, pieces = read_reasoning(message), _message_text(message), list[Piece]()
+        self.details += read_details(message)
+        self.reasoning_key = key if reasoning else self.reasoning_key or key
+        if reasoning:
+            self.reasoning.append(reasoning)
+            pieces.append(ReasoningDelta(replace_surrogates(reasoning)))
         if text:
-            self.reasoning.append(text)
-        return text
+            self.text.append(text)
+            pieces.append(TextDelta(replace_surrogates(text)))
+        return pieces
 
     def _read_metadata(self, reply: Any, choice: Any) -> None:
         model, usage = get_member(reply, "model"), get_member(reply, "usage")

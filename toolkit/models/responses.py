@@ -60,13 +60,16 @@ class _ItemsBuilder(ResponseBuilder):
         self._numbers: dict[object, int] = {}  # positions of calls, by `call_id`
         self._calls: dict[object, tuple[int, str]] = {}  # positions and names of calls, by the index and id of an item
 
-    @classmethod
     @override
-    def from_reply(cls, reply: Any) -> _ItemsBuilder:
-        """Read a response that was not streamed."""
-        builder = cls()
-        builder._finish(reply)
-        return builder
+    def add_reply(self, reply: Any) -> None:
+        """Add a response, or the one at the end of a stream, which may lack items that were streamed before."""
+        status, error, output = (get_member(reply, name) for name in ("status", "error", "output"))
+        if read_text(status, "the status") in FAILED or error:
+            raise ModelError(f"The model's server reports an error: {excerpt(_error_text(error) or status)}")
+        if output is None and not self.started and not self.done:
+            raise ModelError(f"The server's answer is not a response: {excerpt(reply)}")
+        self.items = self._choose_items(_read_items(output))
+        self._read_metadata(reply, status)
 
     @override
     def add_chunk(self, chunk: Any) -> Iterator[Piece]:
@@ -132,22 +135,12 @@ class _ItemsBuilder(ResponseBuilder):
         if kind == "response.failed":
             error = _error_text(get_member(response, "error")) or "the response failed"
             raise ModelError(f"The model's server reports an error: {excerpt(error)}")
-        self._finish(read_object(response, "the response"))
+        self.add_reply(read_object(response, "the response"))
         self.is_complete = True  # some servers keep the connection open after this event
         if (text := "".join(self.text)) and not self.has_pieces:
             yield TextDelta(replace_surrogates(text))
         if kind == "response.incomplete" and self.finish_reason not in REASONS.values():
             self.finish_reason = "length"
-
-    def _finish(self, response: Any) -> None:
-        """Read the final response; it may lack items that were streamed before."""
-        status, error, output = (get_member(response, name) for name in ("status", "error", "output"))
-        if read_text(status, "the status") in FAILED or error:
-            raise ModelError(f"The model's server reports an error: {excerpt(_error_text(error) or status)}")
-        if output is None and not self.started and not self.done:
-            raise ModelError(f"The server's answer is not a response: {excerpt(response)}")
-        self.items = self._choose_items(_read_items(output))
-        self._read_metadata(response, status)
 
     def _choose_items(self, listed: Sequence[Item]) -> tuple[Item, ...]:
         """Return the items that the final response lists or, if it lists none, those that have ended in the stream."""
