@@ -42,14 +42,8 @@ def read_objects(value: Any, what: str) -> list[Any]:
     Raises:
         ModelError: It is not a list, or something in it is not an object.
     """
-    if value is None:
-        return []
-    if not isinstance(value, (list, tuple)):
-        raise malformed(what, value)
-    for item in value:
-        if isinstance(item, _NO_OBJECTS):
-            raise malformed(f"a part of {what}", item)
-    return [item for item in value if item is not None]
+    items = _read(value, (list, tuple), what) or ()
+    return [item for item in items if read_object(item, f"a part of {what}") is not None]
 
 
 def read_text(value: Any, what: str) -> str:
@@ -58,9 +52,7 @@ def read_text(value: Any, what: str) -> str:
     Raises:
         ModelError: The value is neither text nor missing.
     """
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise malformed(what, value)
+    return _read(value, str, what) or ""
 
 
 def read_content(value: Any, what: str) -> str:
@@ -69,12 +61,18 @@ def read_content(value: Any, what: str) -> str:
     Raises:
         ModelError: It is neither a text nor a list of objects, or the text of one is not a text.
     """
-    if value is None or isinstance(value, str):
-        return value or ""
+    if isinstance(value, str):
+        return value
     parts = read_objects(value, what)
     for part in parts:
         read_text(get_member(part, "text"), f"the text of {what}")
     return join_text(parts)
+
+
+def _read(value: Any, kinds: Any, what: str) -> Any:
+    if value is not None and not isinstance(value, kinds):
+        raise malformed(what, value)
+    return value
 
 
 def read_index(value: Any, what: str) -> int | None:
@@ -107,6 +105,4 @@ def read_arguments(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, (Mapping, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    raise malformed("the arguments of a call", value)
+    return json.dumps(_read(value, (Mapping, list, tuple), "the arguments of a call"), ensure_ascii=False, default=str)
