@@ -40,7 +40,7 @@ from toolkit._messages import (
     UserMessage,
 )
 from toolkit._schema.error_messages import shorten
-from toolkit._schema.json_schema import map_schemas
+from toolkit._schema.json_schema import map_schemas, resolve_reference
 from toolkit.errors import ModelError
 
 OTHER = "For another model set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url=, client= or model=."
@@ -251,7 +251,9 @@ def _make_example(spec: ToolSpec, shift: int) -> tuple[str, str]:
 
 def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, depth: int = 4) -> Any:
     """Make a sample value: an object with its required members, or all if none is, and a list with one item."""
-    schema = _resolve(schema, root)
+    schema = resolve_reference(schema, root)
+    if depth and (choices := schema.get("anyOf") or schema.get("oneOf")):
+        return _sample(choices[0], root, shift, depth - 1)
     if depth and schema.get("properties"):
         known = schema["properties"]
         needed = [name for name in schema.get("required", ()) if name in known] or known
@@ -266,13 +268,3 @@ def _sample(schema: Mapping[str, Any], root: Mapping[str, Any], shift: int, dept
     if schema.get("type") not in ("integer", "number"):
         return value
     return max(min(value, schema.get("maximum", value)), schema.get("minimum", value))
-
-
-def _resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow references, and the first alternative of unions, eight steps at most."""
-    for _ in range(8):
-        if "$ref" in schema:
-            schema = root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-        elif choices := schema.get("anyOf") or schema.get("oneOf"):
-            schema = choices[0]
-    return schema
