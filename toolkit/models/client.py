@@ -104,8 +104,6 @@ class ServerModel:
     defaults: ClassVar[Mapping[str, Any]] = {}
     # The client's attribute whose `create` sends requests; with slashes, their path.
     resource: ClassVar[str]
-    # Keys of a streamed request's body that options may replace.
-    streaming: ClassVar[Mapping[str, Any]] = {}
 
     @partial(check_options, hints=HINTS)
     def __init__(
@@ -249,7 +247,7 @@ class ServerModel:
     def _make_body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         """Make the body, without options that are None, or that servers refuse in this request."""
         rendered = self.dialect.render_request(resolve_choice(request, knows_allowed=self._knows_allowed))
-        body = {**self.defaults, **self.streaming, **self._add_options(rendered), "stream": stream}
+        body = {**self.defaults, **self._add_options(rendered), "stream": stream}
         unfit = frozenset() if "tools" in body else TOOL_OPTIONS
         if not stream:
             unfit |= {"stream_options"}

@@ -124,7 +124,7 @@ class OpenAIModel(ServerModel):
     api: ClassVar[API] = "chat"
     own_keys: ClassVar[frozenset[str]] = frozenset({"messages", "model", "stream", "tools"})
     resource = "chat.completions"
-    streaming: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
+    defaults: ClassVar[Mapping[str, Any]] = {"stream_options": {"include_usage": True}}
 
 
 def _is_continued(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
