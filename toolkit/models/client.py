@@ -24,7 +24,7 @@ from toolkit._options import check_options, is_whole, make_hints
 from toolkit.errors import ModelError
 from toolkit.events import TextDelta
 from toolkit.models import CallReady, Piece
-from toolkit.models.errors import excerpt, refuses_format, refuses_reasoning, show_address, translate_errors
+from toolkit.models.errors import excerpt, get_address, refuses_format, refuses_reasoning, translate_errors
 from toolkit.models.transport import find_client, parse_text, post, read_head, read_on, read_stream
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class ServerModel:
     @property
     def address(self) -> str:
         """The address of the server, without user, password and query; empty if it is not known."""
-        return show_address(getattr(self.client, "base_url", None) or "")
+        return get_address(self.client)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} at {self.address or '?'}>"

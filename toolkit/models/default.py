@@ -30,7 +30,7 @@ from toolkit.errors import NoModelError
 from toolkit.models import Model
 from toolkit.models.client import ServerModel, copy_options
 from toolkit.models.connections import is_openai, make_async_client, make_sync_client
-from toolkit.models.errors import show_address, translate_errors
+from toolkit.models.errors import get_address, translate_errors
 from toolkit.models.openai import OpenAIModel
 from toolkit.models.responses import ResponsesModel
 from toolkit.models.transport import find_client
@@ -307,6 +307,6 @@ def _find_model(client: Any) -> str:
         name = str(models[0].id) if models else ""
     if not name:
         raise NoModelError(
-            f'The server at {show_address(client.base_url)} lists no model. Pass model="...", or set TOOLKIT_MODEL.'
+            f'The server at {get_address(client)} lists no model. Pass model="...", or set TOOLKIT_MODEL.'
         )
     return name

@@ -93,14 +93,14 @@ def _translate(error: Exception, client: Any, model: str) -> ModelError:
 
 def _describe_place(client: Any, model: str) -> str:
     """Return a model's name and address, as far as they are known."""
-    return " at ".join(filter(None, (model, show_address(getattr(client, "base_url", None) or ""))))
+    return " at ".join(filter(None, (model, get_address(client))))
 
 
 def _describe_proxy(client: Any) -> str:
     """Return which variable names a proxy for a client's server; a proxy often refuses addresses of a local network."""
     from urllib.request import proxy_bypass  # slow to load
 
-    server = urlsplit(str(getattr(client, "base_url", None) or ""))
+    server = urlsplit(get_address(client))
     variables = (f"{server.scheme.upper()}_PROXY", "ALL_PROXY")
     name = next((name for name in variables if os.environ.get(name) or os.environ.get(name.lower())), "")
     return f"{name} is set" if name and server.hostname and not proxy_bypass(server.hostname) else ""
@@ -112,9 +112,9 @@ def _add_place(error: ModelError, client: Any, model: str) -> None:
     error.args = (text if not place or f"({place}" in text else f"{text} ({place})", error.status)
 
 
-def show_address(url: object) -> str:
-    """Return the address of a server without user, password and query, which may be secret."""
-    parts = urlsplit(str(url))
+def get_address(client: Any) -> str:
+    """Return the address of a client's server without user, password and query, which may be secret; empty if none."""
+    parts = urlsplit(str(getattr(client, "base_url", None) or ""))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
