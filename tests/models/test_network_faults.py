@@ -327,6 +327,18 @@ def test_broken_after_the_finish_reason() -> None:
     assert 0 == counted.entered
 
 
+def test_reason_of_a_break() -> None:
+    """F6: an error says once why a stream broke."""
+    with (
+        FakeServer([TWO_CALLS.cut(100)]) as server,
+        clients_own(server) as runner,
+        pytest.raises(ModelError, match=r"connection broke.*RemoteProtocolError: ") as caught,
+    ):
+        ran(runner, streamed=True)
+
+    assert 1 == str(caught.value).count("peer closed connection")
+
+
 def test_silent_end() -> None:
     """F7: a body that ends early as if it were whole has no call that runs, unless the finish reason has come."""
     counted, last = Counted(), bytes_of(TWO_CALLS)[-3]

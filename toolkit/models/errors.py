@@ -143,7 +143,8 @@ def _read_message(error: Exception) -> str:
     body = getattr(error, "body", None)
     message = body.get("message") if isinstance(body, Mapping) else None
     text = message if isinstance(message, str) and message else _read_error(error)
-    return f"{text} {error.__cause__}" if error.__cause__ else text
+    cause = str(error.__cause__ or "")
+    return text if cause in text else f"{text} {cause}"
 
 
 def _read_error(error: BaseException) -> str:
