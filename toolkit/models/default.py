@@ -38,8 +38,6 @@ from toolkit.models.transport import find_client
 if TYPE_CHECKING:
     import asyncio
 
-    import openai
-
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
@@ -275,24 +273,23 @@ async def _open_in_loop(model: ServerModel) -> Model:
     """Return the same model with an async client, closed when the model is garbage-collected or the loop shuts down."""
     import asyncio
 
-    client = make_async_client(model.client.base_url, model.client.api_key)
-    closer = _open_client(client)
-    await closer.__anext__()  # asyncio.run() closes generators that were started in its loop
-    opened = model.with_client(client)
+    closer = _open_client(model)
+    opened = await closer.__anext__()  # asyncio.run() closes generators that were started in its loop
     weakref.finalize(opened, _close_later, asyncio.get_running_loop(), closer).atexit = False
     return opened
 
 
-def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[None, None]) -> None:
+def _close_later(loop: asyncio.AbstractEventLoop, closer: AsyncGenerator[ServerModel, None]) -> None:
     """Close a client in its loop after CLOSE_DELAY, unless the loop shuts down before, and closes it itself."""
     with suppress(RuntimeError):  # the loop is closed
         # The timer only keeps a reference to the generator: the loop closes it when it is garbage-collected.
         loop.call_soon_threadsafe(loop.call_later, CLOSE_DELAY, closer.__aiter__)
 
 
-async def _open_client(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
+async def _open_client(model: ServerModel) -> AsyncGenerator[ServerModel, None]:
+    client = make_async_client(model.client.base_url, model.client.api_key)
     try:
-        yield
+        yield model.with_client(client)
     finally:
         with suppress(RuntimeError):  # a loop that was left without being closed, as by nest_asyncio, is gone
             await client.close()
