@@ -675,6 +675,13 @@ def test_conversation_that_is_too_long(text: str) -> None:
     assert "Compaction shortens long conversations." in str(asked_once(reply.error(400, text)))
 
 
+def test_reason_of_any_length() -> None:
+    """Advice is looked for in the beginning of what a server says, so that a very long text does not take long."""
+    error = asked_once(reply.error(400, "no " * 10_000 + "qwen does not support tools"))
+
+    assert ("no no" in str(error), 'dialect="calls"' in str(error)) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("status", "text", "api"),
     [

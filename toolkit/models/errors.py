@@ -47,6 +47,8 @@ REMEDIES: Mapping[str, str] = {
 }
 # Characters. A shorter key is a placeholder such as "none" or "test", which may occur in any text.
 SHORTEST_KEY = 8
+# Characters of a server's text in which reasons are looked for; with a client of the application, it may be far longer.
+SEARCHED = 10_000
 # Characters of a key's beginning, such as `sk-proj-1234`, that are taken for a key which was cut off.
 SHORTEST_START = 12
 
@@ -73,7 +75,7 @@ def translate_errors(client: Any = None, model: str = "") -> Iterator[None]:
 def _translate(error: Exception, client: Any, model: str) -> ModelError:
     status, key = getattr(error, "status_code", None), _find_key(client)
     advice = next((ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in ADVICE), UNREADABLE)
-    public = _without_key(_read_message(error), key)
+    public = _without_key(_read_message(error), key)[:SEARCHED]
     if status in (400, 422):
         remedies = (text for pattern, text in REMEDIES.items() if re.search(pattern, public, re.IGNORECASE))
         advice = " ".join((advice, *remedies))
@@ -129,8 +131,10 @@ def refuses_reasoning(error: ModelError) -> bool:
 
 
 def _refuses(error: ModelError, names: str) -> bool:
-    text = f"{error} {_read_error(error.cause or error)}"
-    return error.status in (400, 422) and re.search(names, text, re.IGNORECASE) is not None
+    if error.status not in (400, 422):
+        return False
+    text = f"{error} {_read_error(error.cause or error)}"[:SEARCHED]
+    return re.search(names, text, re.IGNORECASE) is not None
 
 
 def excerpt(value: object) -> str:
@@ -152,7 +156,8 @@ def _read_error(error: BaseException) -> str:
     body = getattr(error, "body", None)
     text = re.sub(r"^Error code: \d+( - )?", "", str(error))  # the status is shown beside it
     location = getattr(getattr(error, "response", None), "headers", {}).get("location")
-    full = text if not body or str(body) in text else f"{text} {body}".lstrip()
+    shown = str(body or "")
+    full = text if shown in text else f"{text} {shown}".lstrip()
     return f"{full} It names another address: {location}".lstrip() if location else full
 
 
