@@ -962,6 +962,16 @@ def test_error_within_a_stream(line: Line, error: Any) -> None:
         line.run(reply.chunks(chunks), streamed=True)
 
 
+@pytest.mark.parametrize("error", [{"message": "no memory"}, {"type": "error", "message": "no memory"}], ids=str)
+def test_reason_at_the_end_of_a_stream(line: Line, error: dict[str, str]) -> None:
+    """A32: if a stream breaks off, the error has what was sent last, unless it was a piece of the answer."""
+    for last, is_told in ((error, True), (chunk(content="no memory"), False)):
+        with pytest.raises(ModelError, match="broke off, without a finish reason") as caught:
+            line.run(reply.chunks([chunk(content="Hi"), last]), streamed=True)
+
+        assert is_told == ("no memory" in str(caught.value))
+
+
 # -- A38: the wire of a stream
 
 HI = [chunk(content="Grüß "), chunk(content="dich \U0001f600"), chunk(finish_reason="stop")]

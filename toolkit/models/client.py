@@ -167,7 +167,7 @@ class ServerModel:
             ModelError: As `complete`; also if the stream ended without a finish reason, since it may have been cut off.
         """
         builder, chunks = self.builder(), await self._send(request, stream=True)
-        is_stream = False
+        is_stream, chunk = False, None
         is_public = self.dialect.has_public_text(request)  # `_send` may have changed the output to a call
         if output := request.output:
             form = self.dialect.form(output.spec)  # under other rules than strict ones, what is missing may mean null
@@ -188,7 +188,12 @@ class ServerModel:
                     f"run(), which does not stream.{f' It sent: {excerpt(head)}' if head else ''}"
                 )
             if not builder.finish_reason:
-                raise ModelError("The model's answer broke off, without a finish reason. Its calls are discarded.")
+                # What is no piece of an answer may be the server's reason.
+                is_piece = any(get_member(chunk, key) is not None for key in ("choices", "delta"))
+                last = "" if is_piece else f" It ended with: {excerpt(chunk)}"
+                raise ModelError(
+                    f"The model's answer broke off, without a finish reason. Its calls are discarded.{last}"
+                )
             response = self._build_response(builder, request)
         if response.text and not is_public:
             yield TextDelta(response.text)
