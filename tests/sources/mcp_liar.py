@@ -255,8 +255,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info}
     if method == "tools/list":
         STATE["listings"] = str(int(STATE["listings"]) + 1)
-        endless = {"nextCursor": STATE["listings"]} if "pages" in SWITCHES else {}
-        return {"tools": make_tools(STATE["description"]) if not endless else [], **endless}
+        if "pages" in SWITCHES:
+            return {"tools": [], "nextCursor": STATE["listings"]}
+        return {"tools": [*make_tools(STATE["description"]), *[None] * (20_000 if "long" in SWITCHES else 0)]}
     return call(request["params"]["name"], request)
 
 

@@ -520,6 +520,15 @@ def test_endless_listing(caplog: pytest.LogCaptureFixture) -> None:
     assert "too many tools" in caplog.text
 
 
+def test_long_listing(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a longer listing only the first 10,000 tools are looked at, with a warning."""
+    with liar("never", "long") as server:
+        good = len(server.tools)
+
+    assert "too many tools" in caplog.text
+    assert f"\n  {10_000 - good - 10:,} more are left out." in caplog.text
+
+
 def test_tools_that_cannot_be(caplog: pytest.LogCaptureFixture) -> None:
     """A tool whose schema refers to elsewhere, or that needs a task, is left out with a warning; others stay."""
     with liar("never", "bad") as server:

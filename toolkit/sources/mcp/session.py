@@ -181,7 +181,8 @@ class Session:
         if isinstance(content := result.get("content"), list) and len(content) > MAX_PARTS:
             result["content"] = [*content[:MAX_PARTS], {"type": "text", "text": LEFT_OUT}]
         if self._client.done() and isinstance(tools := result.get("tools"), list):
-            result["tools"] = [each for each in tools if not self._report_fault(result, each)]
+            self._warn_of_rest("tools", is_more=len(tools) > MAX_TOOLS)
+            result["tools"] = [each for each in tools[:MAX_TOOLS] if not self._report_fault(result, each)]
 
     def _report_fault(self, result: Mapping[str, Any], listed: Any) -> bool:
         """Return whether something is wrong with a listed tool, and report it."""
@@ -216,9 +217,12 @@ class Session:
             cursor = page.next_cursor
             if cursor is None or len(listed) > MAX_TOOLS:
                 break
-        if cursor is not None or len(listed) > MAX_TOOLS:
-            logger.warning("The MCP server %s has too many %s; the last are left out.", self._address, kind)
+        self._warn_of_rest(kind, is_more=cursor is not None or len(listed) > MAX_TOOLS)
         return listed[:MAX_TOOLS]
+
+    def _warn_of_rest(self, kind: str, *, is_more: bool) -> None:
+        if is_more:
+            logger.warning("The MCP server %s has too many %s; the last are left out.", self._address, kind)
 
     async def call(
         self, name: str, arguments: dict[str, Any], context: ToolContext[Any], requests: ServerRequests | None
