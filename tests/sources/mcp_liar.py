@@ -113,6 +113,7 @@ def make_tools(description: str = "A tool.") -> list[dict[str, Any]]:
     if "malformed" in SWITCHES:
         malformed: list[Any] = [{"name": "no schema"}, {"name": 7, "inputSchema": TEXT}, "no tool", None]
         tools += malformed
+        tools.append({"name": "null schema", "inputSchema": None})
         tools.append({"name": "no object\x1b[2J", "inputSchema": []})
         tools.append({"name": "text schema", "inputSchema": {"type": "string"}})
         tools.append({"name": "wrong hint", "inputSchema": TEXT, "annotations": {"readOnlyHint": "yes, of course"}})

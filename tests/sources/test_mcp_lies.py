@@ -164,9 +164,13 @@ def test_many_calls_that_hang(way: str) -> None:
 
 
 def test_malformed_tools(way: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A tool that is listed wrongly is left out with a warning that names server, tool and fault; the others stay."""
+    """A tool that is listed wrongly is left out with a warning that names server, tool and fault; the others stay.
+
+    A schema that is null has no parameters.
+    """
     with lie(way, "never", "malformed") as server:
         names = [tool.name for tool in server.tools]
+        (bare,) = [tool.parameters for tool in server.tools if "null" in tool.name]
     warnings = [record.getMessage() for record in caplog.records if record.name == "toolkit"]
     faults = {
         "'no schema'": "inputSchema: Field required.",
@@ -178,6 +182,7 @@ def test_malformed_tools(way: str, caplog: pytest.LogCaptureFixture) -> None:
         "'wrong hint'": "annotations.readOnlyHint: ",
     }
 
+    assert {} == bare["properties"]
     assert "mcp_liar_echo" in names and not any("wrong_hint" in name for name in names)
     (warning,) = warnings
     assert "'liar'" in warning

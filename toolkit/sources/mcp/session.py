@@ -185,7 +185,9 @@ class Session:
             result["tools"] = [each for each in tools[:MAX_TOOLS] if not self._report_fault(result, each)]
 
     def _report_fault(self, result: Mapping[str, Any], listed: Any) -> bool:
-        """Return whether something is wrong with a listed tool, and report it."""
+        """Return whether something is wrong with a listed tool, and report it; a schema of null is one without keys."""
+        if isinstance(listed, dict) and listed.get("inputSchema", "") is None:
+            listed["inputSchema"] = {"type": "object"}
         try:
             methods.parse_server_result("tools/list", self.client.protocol_version, {**result, "tools": [listed]})
         except ValidationError as error:
