@@ -282,9 +282,10 @@ class PendingApproval:
         )
 
     def __str__(self) -> str:
-        """Return the call with its arguments, and the shared values that it imports: `pay({"to": "Ann"})`."""
+        """Return the call with the shared values that it imports, and the agent: `pay({"to": "Ann"}) by clerk`."""
         imports = f" with {self.imports}" if self.imports else ""
-        return f"{self.call.name}({self.arguments}){imports}"
+        agent = f" by {self.agent}" if self.agent else ""
+        return f"{self.call.name}({self.arguments}){imports}{agent}"
 
     def _repr_html_(self) -> str:
         return render(self, "cards.render_pending")

@@ -205,6 +205,7 @@ def test_paused_run() -> None:
 def test_pending_approval() -> None:
     """A pending approval has the call, its arguments, its effect and the reason."""
     assert 'delete|waits for approval|destructive|{"title": "Dune"}|Why.' == displayed(WAITING).text
+    assert "The model of Ann asks.\nWhy." in displayed(dataclasses.replace(WAITING, agent="Ann")).text
 
 
 def test_misleading_arguments_to_approve() -> None:

@@ -432,6 +432,7 @@ def test_agent_that_asks(options: Any, agent: str, capsys: pytest.CaptureFixture
     assert paused.state
     assert [agent] == [waiting.agent for waiting in RunState.from_json(paused.state.to_json()).pending]
     assert [agent] == [event_to_dict(ApprovalNeeded(waiting))["agent"] for waiting in paused.pending]
+    assert [f'delete_book({{"title": "Dune"}}) by {agent}'] == list(map(str, paused.pending))
 
 
 @pytest.mark.parametrize(("own", "above", "deleted"), [(True, True, 1), (True, False, 0), (False, True, 0)])

@@ -280,6 +280,16 @@ def test_approval(url: str, reply: str, done: list[str]) -> None:
     assert (TaskState.TASK_STATE_COMPLETED, done) == (task.status.state, log)
 
 
+def test_agent_that_asks() -> None:
+    """The question says which agent asks, as text and as data."""
+    with serve(make_app(make_runner(name="Ann"), deps="ann", hosts=["127.0.0.1"])) as url:
+        question = talk(url, lambda client: finish(client, "clear x"))
+    data = next(part.data for part in question.status.message.parts if part.HasField("data"))
+
+    assert 'clear({"path": "x"}) by Ann' in text_of(question)
+    assert ["Ann"] == [each["agent"] for each in MessageToDict(data)["pending"]]
+
+
 NO_DECISIONS: list[Any] = [
     " ",
     "yes, if you must approve",

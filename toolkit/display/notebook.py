@@ -307,11 +307,12 @@ def _make_open_row(call: ToolCall, state: str = "running") -> Row:
 
 def make_waiting_row(approval: PendingApproval) -> Row:
     """Make the row of a call that waits for approval."""
+    agent = f"The model of {approval.agent} asks." if approval.agent else ""
     imports = f"It imports {approval.imports}" if approval.imports else ""
     return replace(
         _make_open_row(approval.call),
         arguments=approval.arguments,
-        text="\n".join(filter(None, (approval.reason, imports))),
+        text="\n".join(filter(None, (agent, approval.reason, imports))),
         state="waiting",
         title=approval.title,
         effect=approval.effect,

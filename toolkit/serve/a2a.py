@@ -379,7 +379,7 @@ async def _report_result(conversation: _Conversation, result: RunResult[Any], up
 async def _ask_for_decisions(updater: TaskUpdater, pending: Sequence[PendingApproval]) -> None:
     """Ask for decisions: as text, and as data for programs."""
     calls = "\n".join(f"- {each} {each.reason}".rstrip() for each in pending)
-    names = ("arguments", "imports", "reason")
+    names = ("arguments", "imports", "agent", "reason")
     data = [
         {"id": each.call.id, "tool": each.call.name, **{name: getattr(each, name) for name in names}}
         for each in pending
