@@ -240,6 +240,7 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "beside properties": ({"properties": {"a": {}}, "b": {"type": ["string", "null"]}}, "'b' stands beside"),
     "beside, a choice": ({"properties": {"a": {}}, "b": {"enum": [1, 2]}}, "'b' stands beside"),
     "beside, a reference": ({"b": {"$ref": "#/$defs/B"}, "$defs": {"B": {}}}, "'b' stands beside"),
+    "beside, a type": ({"city": "string", "days": "int"}, "'city' stands beside.*under properties"),
     "beside, about a call": ({"_tool": "x", "properties": {}}, "'_tool' stands beside.*under properties"),
     "private": ({"properties": {"_city": {}}}, "parameter '_city' begins with '_'.* Call it 'city'"),
     "nothing but private": ({"properties": {"_": {}}}, "Call it 'value'"),

@@ -22,7 +22,7 @@ from typing import Any
 from toolkit._messages import ACTIVITY, IMPORTS, INSTANCE, META, MODULE, OUTPUT, OUTPUT_PATH, REASONING, TOOL
 from toolkit._schema.declared_schema import DocumentSchema, ReturnDocument, TypeSchema
 from toolkit._schema.function_schema import ReturnType
-from toolkit._schema.json_schema import inline_root
+from toolkit._schema.json_schema import TYPES, inline_root
 from toolkit._schema.validation.pointers import SchemaDocument, bundle
 from toolkit._schema.validation.syntax import APPLICATORS
 from toolkit._tools.handlers import Declaration, check_declaration, name_origin, refuse_private
@@ -172,6 +172,8 @@ _OBJECTS = frozenset(
 )
 # Keywords by which an object is known as a schema.
 _MARKS = ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf", "properties")
+# Texts that are meant as the type of a parameter where nothing else says that this is a schema.
+_TYPE_NAMES = frozenset({*TYPES, "str", "int", "float", "bool", "list", "dict"})
 
 
 def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +192,8 @@ def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
     """Refuse a parameter beside the keywords: it would be ignored as an unknown keyword."""
-    beside = next((key for key, value in schema.items() if _is_parameter(str(key), value)), None)
+    is_bare = not any(schema.get(mark) for mark in _MARKS)  # `properties` may have been added
+    beside = next((key for key, value in schema.items() if _is_parameter(str(key), value, is_bare=is_bare)), None)
     if beside is not None:
         raise DefinitionError(
             f"{beside!r} stands beside the keywords of the schema. Put the parameters under properties: "
@@ -198,6 +201,9 @@ def _refuse_misplaced(schema: Mapping[str, Any]) -> None:
         )
 
 
-def _is_parameter(key: str, value: Any) -> bool:
-    is_keyword = key in _OBJECTS or key.startswith(("$", "x-"))
-    return key in META or (isinstance(value, dict) and not is_keyword and not value.keys().isdisjoint(_MARKS))
+def _is_parameter(key: str, value: Any, *, is_bare: bool) -> bool:
+    if key in META or key in _OBJECTS or key.startswith(("$", "x-")):
+        return key in META
+    if isinstance(value, str):
+        return is_bare and value in _TYPE_NAMES and key not in ("title", "description")
+    return isinstance(value, dict) and not value.keys().isdisjoint(_MARKS)
