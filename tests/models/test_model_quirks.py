@@ -972,6 +972,12 @@ def test_reason_at_the_end_of_a_stream(line: Line, error: dict[str, str]) -> Non
         assert is_told == ("no memory" in str(caught.value))
 
 
+def test_event_that_is_no_json(line: Line) -> None:
+    """A32: the error about an event that is no JSON has its text, which may be the server's reason."""
+    with pytest.raises(ModelError, match=r"cannot be read.*no memory"):
+        line.run(reply.raw(b"event: error\ndata: no memory\n\n", content_type="text/event-stream"), streamed=True)
+
+
 # -- A38: the wire of a stream
 
 HI = [chunk(content="Grüß "), chunk(content="dich \U0001f600"), chunk(finish_reason="stop")]

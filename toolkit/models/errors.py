@@ -152,8 +152,8 @@ def _read_message(error: Exception) -> str:
 
 
 def _read_error(error: BaseException) -> str:
-    """Return an error's text, with the server's body if the text lacks it, and the address of a redirect."""
-    body = getattr(error, "body", None)
+    """Return an error's text, with what the server sent if the text lacks it, and the address of a redirect."""
+    body = getattr(error, "body", None) or getattr(error, "doc", None)  # the latter of a JSONDecodeError
     text = re.sub(r"^Error code: \d+( - )?", "", str(error))  # the status is shown beside it
     location = getattr(getattr(error, "response", None), "headers", {}).get("location")
     shown = str(body or "")
