@@ -485,7 +485,9 @@ class File:
 
 
 def _validate_attachment(attachment: Image | File) -> None:
-    kind, data, media_type = type(attachment).__name__, attachment.data, attachment.media_type
+    kind = type(attachment).__name__
+    data = attachment.data
+    media_type = attachment.media_type
     if not isinstance(data, bytes):
         raise TypeError(f"{kind} takes the bytes of a file, as Path.read_bytes() returns them, not {data!r:.100}.")
     if not isinstance(media_type, str) or not re.fullmatch(r"[\w.+-]+/[\w.+-]+(;[ -~]*)?", media_type, re.ASCII):
@@ -635,7 +637,8 @@ _PLAIN_TYPES: Mapping[str, Any] = {"str": str, "bool": bool, "int": int, "float"
 def _require_types(value: T) -> T:
     """Return a value whose plain fields are of the types that they declare."""
     for declared in fields(value):  # type: ignore[arg-type]  # it is a dataclass
-        given, wanted = getattr(value, declared.name), _PLAIN_TYPES.get(str(declared.type))
+        given = getattr(value, declared.name)
+        wanted = _PLAIN_TYPES.get(str(declared.type))
         if wanted and not (isinstance(given, wanted) and isinstance(given, bool) is (wanted is bool)):
             raise TypeError(f"{declared.name}={given!r:.100} is not of type {declared.type}")
     return value
@@ -660,8 +663,14 @@ def _read_attachment(kind: type[Any], number: int, given: Any) -> Any:
 
 
 # Meta keys: a model writes them beside a call's arguments, and they are not passed to the tool.
-TOOL, ACTIVITY, REASONING, OUTPUT = "_tool", "_activity", "_reasoningForCall", "_output"
-INSTANCE, OUTPUT_PATH, MODULE, IMPORTS = "_instance", "_outputPath", "_module", "_imports"
+TOOL = "_tool"
+ACTIVITY = "_activity"
+REASONING = "_reasoningForCall"
+OUTPUT = "_output"
+INSTANCE = "_instance"
+OUTPUT_PATH = "_outputPath"
+MODULE = "_module"
+IMPORTS = "_imports"
 
 # All meta keys, in the order in which a schema lists them before the arguments.
 META = (TOOL, ACTIVITY, MODULE, IMPORTS, INSTANCE, OUTPUT_PATH, REASONING, OUTPUT)

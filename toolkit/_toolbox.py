@@ -226,7 +226,8 @@ class Toolbox:
             ToolNotFoundError: There is no tool of this name, or the source was not added.
         """
         with table_lock:
-            sources, tools = self._sources, self.bindings._tools
+            sources = self._sources
+            tools = self.bindings._tools
             removed = {self[name].name for name in items if not is_source(name)}
             for item in filter(is_source, items):
                 groups = [group for source, _, group in sources if source is item]
@@ -260,7 +261,8 @@ class Toolbox:
             raise TypeError(
                 f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name == 'add')."
             )
-        tools, composed = self.bindings._tools, self.bindings._compose()
+        tools = self.bindings._tools
+        composed = self.bindings._compose()
         kept = {name: tool for name, tool in tools.items() if name in composed and keep(composed[name])}
         return self._with(kept.values(), self.bindings._rename({name: name for name in kept}))
 
@@ -344,10 +346,14 @@ class Toolbox:
             ValueError: There is no such dialect.
             DefinitionError: A tool cannot be described to a model, or to this provider.
         """
-        renderer, tools, known = self._make_dialect(dialect, strict=strict), self.snapshot(), self._schemas
+        renderer = self._make_dialect(dialect, strict=strict)
+        tools = self.snapshot()
+        known = self._schemas
         if known[0] is not tools:
             known = self._schemas = tools, {}
-        key, cache = (dialect, renderer.strict), known[1]  # of these tools, even if another thread has changed them
+        # The schemas of the tools above, even if another thread has changed the tools meanwhile.
+        cache = known[1]
+        key = (dialect, renderer.strict)
         if key not in cache:
             cache[key] = [_render(renderer, tool) for tool in tools.values()]
         return list(cache[key])
@@ -639,7 +645,8 @@ class Toolbox:
         approve: Approver | None,
     ) -> ToolResult:
         _check_name(name)
-        call, dispatcher = ToolCall(name=name, arguments=to_json_text(arguments)), self._make_dispatcher(approve, HINT)
+        call = ToolCall(name=name, arguments=to_json_text(arguments))
+        dispatcher = self._make_dispatcher(approve, HINT)
         tool = dispatcher.tools.get(name)
         if shared is not None or may_refer(tool):
             return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]

@@ -54,7 +54,8 @@ MAX_ARGUMENTS = 4_000
 # Unclear answers after which the call is rejected.
 MAX_TRIES = 5
 # Seconds to wait for buttons to appear, and between two checks whether the call was cancelled.
-READY_SECONDS, PAUSE = 5.0, 0.1
+READY_SECONDS = 5.0
+PAUSE = 0.1
 
 CHOICES = "[y]es, [n]o, [e]dit, [a]lways this tool, [w]hole arguments, [s]top the run"
 HELP = "Answer y, n, e, a, w or s; after n and s you may say why: n too expensive"

@@ -212,7 +212,8 @@ class _LoopChannel:
     @contextmanager
     def wake_at_end(self, cancellation: Cancellation | None) -> Iterator[None]:
         """Wake the reader when the deadline passes or the cancellation is cancelled."""
-        left, end = time_left(cancellation), partial(self.put, None)
+        left = time_left(cancellation)
+        end = partial(self.put, None)
         timer = self._loop.call_later(left, end) if left is not None else None
         try:
             with on_cancel(cancellation, end):

@@ -278,7 +278,8 @@ async def _pump(
     backend: Backend, source: AsyncIterator[T], cancellation: Cancellation, *, is_async: bool
 ) -> AsyncGenerator[T, None]:
     """Iterate in one job that sends each value through a channel, so that it can be abandoned as a whole."""
-    channel, left = backend.channel(), Cancellation(parent=cancellation)
+    channel = backend.channel()
+    left = Cancellation(parent=cancellation)
 
     async def pump() -> Any:
         try:

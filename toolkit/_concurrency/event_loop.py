@@ -90,7 +90,8 @@ class PrivateLoop:
 
         self.check_caller()
         loop = self._get_loop()
-        has_ended, future = threading.Event(), None
+        has_ended = threading.Event()
+        future = None
 
         async def watched() -> T:
             try:
@@ -130,7 +131,8 @@ class PrivateLoop:
         """Run a coroutine function in the loop and wait for it in the running loop, which may be this one."""
         import asyncio
 
-        running, loop = get_loop(), self._get_loop()
+        running = get_loop()
+        loop = self._get_loop()
         if running is loop:
             return await job()
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(job(), loop))
@@ -159,7 +161,8 @@ class PrivateLoop:
                 except RuntimeError:
                     loop.close()
                     raise
-                self._loop, self._process = loop, os.getpid()
+                self._loop = loop
+                self._process = os.getpid()
                 atexit.register(self.close)
             return self._loop
 

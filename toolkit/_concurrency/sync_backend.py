@@ -161,7 +161,8 @@ def _end(events: SimpleQueue[Any], outcome: Outcome[Any]) -> None:
 
 def _wait_for_ends(jobs: Sequence[Job[Any]], waits: Sequence[LoopWaits], events: SimpleQueue[Any]) -> None:
     """Wait for the ends of cancelled jobs: a moment, and longer for async leaves, which may return partial values."""
-    ends, idle = monotonic() + PATIENCE + 2 * MOMENT, 0
+    ends = monotonic() + PATIENCE + 2 * MOMENT
+    idle = 0
     while idle < 2 and monotonic() < ends and any(job.is_running() for job in jobs):
         with suppress(Empty):
             events.get(timeout=MOMENT)

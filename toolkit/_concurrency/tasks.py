@@ -121,7 +121,9 @@ async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation
         return await job()
     import asyncio
 
-    task, is_cancelled, is_over = asyncio.current_task(), False, False
+    task = asyncio.current_task()
+    is_cancelled = False
+    is_over = False
     before = getattr(task, "cancelling", int)()  # not there on Python 3.10
 
     def cancel() -> None:
@@ -148,7 +150,8 @@ def watch_loop(
     if limit is None:
         return (yield from awaitable.__await__())
     steps: Any = awaitable.__await__()
-    step, sent = steps.send, None
+    step = steps.send
+    sent = None
     while True:
         start = monotonic()
         try:
@@ -161,7 +164,8 @@ def watch_loop(
         try:
             step, sent = steps.send, (yield waits_for)
         except BaseException as error:  # noqa: BLE001  passed on to the awaitable
-            step, sent = steps.throw, error
+            step = steps.throw
+            sent = error
 
 
 async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | None) -> None:
@@ -181,7 +185,8 @@ async def wait_for(
     patience: float = 0.0,
 ) -> T | None:
     """Wait for a future's value; None when the time is up, or `patience` seconds after the wait is cancelled."""
-    loop, left = waiter.get_loop(), time_left(cancellation, seconds)
+    loop = waiter.get_loop()
+    left = time_left(cancellation, seconds)
     timer = loop.call_later(left, set_result, waiter, None) if left is not None else None
     try:
         with on_cancel(cancellation, partial(call_soon, loop, loop.call_later, patience, set_result, waiter, None)):

@@ -215,7 +215,8 @@ def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
 
     A thread is started for each job as long as there is a place, since jobs may wait for each other.
     """
-    waiting, places = deque(jobs), deque(range(min(width, len(jobs))))
+    waiting = deque(jobs)
+    places = deque(range(min(width, len(jobs))))
 
     def start(role: Callable[[], None]) -> bool:
         """Start a thread if there is a place; if none can be started, do its work on this one."""

@@ -21,7 +21,8 @@ class Anthropic(Dialect):
     """Tools go out with an `input_schema`, calls come back as blocks `tool_use`."""
 
     name = "anthropic"
-    rules, strict_rules = ANTHROPIC, ANTHROPIC_STRICT
+    rules = ANTHROPIC
+    strict_rules = ANTHROPIC_STRICT
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:

@@ -57,7 +57,8 @@ class Chat(RunDialect):
     """Tools go out as functions, calls come back as `tool_calls`."""
 
     name = "chat"
-    rules, strict_rules = GRAMMAR, STRICT
+    rules = GRAMMAR
+    strict_rules = STRICT
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
@@ -286,7 +287,8 @@ def _parse_part(part: Mapping[str, Any]) -> _Part:
     head, comma, data = (file.get("file_data") or image.get("url") or "").partition(";base64,")
     if not comma:
         raise ValueError(f"A message holds text, and images and files as data URLs; this is neither: {str(part)[:100]}")
-    content, media_type = base64.b64decode(data), head.removeprefix("data:")
+    content = base64.b64decode(data)
+    media_type = head.removeprefix("data:")
     return File(content, media_type, file.get("filename") or "file") if file else Image(content, media_type)
 
 
@@ -310,7 +312,8 @@ def _parse_assistant(message: Mapping[str, Any], parts: Sequence[_Part]) -> Mess
 
 
 def _parse_tool(message: Mapping[str, Any], parts: Sequence[_Part]) -> Message:
-    call_id, name = _to_id(message.get("tool_call_id")), _get_text(message, "name")
+    call_id = _to_id(message.get("tool_call_id"))
+    name = _get_text(message, "name")
     return ToolMessage(call_id=call_id, provider_call_id=call_id, name=name, text=_require_text(parts))
 
 
@@ -345,7 +348,8 @@ def _read_transcript(message: Mapping[str, Any]) -> str:
 
 
 def _parse_call(call: Mapping[str, Any]) -> ToolCall:
-    function, custom = call.get("function") or {}, call.get("custom") or {}
+    function = call.get("function") or {}
+    custom = call.get("custom") or {}
     name = function.get("name") or custom.get("name")
     if not isinstance(name, str):
         raise ValueError(  # noqa: TRY004  it is a message with something missing

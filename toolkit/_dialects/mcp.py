@@ -47,7 +47,8 @@ class ModelContextProtocol(Dialect):
         return [_render_result(by_name.get(call.name), result) for call, result in done]
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
-        output, is_object = spec.output, has_object_output(spec)
+        output = spec.output
+        is_object = has_object_output(spec)
         return {
             "name": spec.name,
             **({"title": spec.title} if spec.title else {}),
@@ -59,7 +60,8 @@ class ModelContextProtocol(Dialect):
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
         """Read a request `tools/call`, or its params; any other request has no call."""
         params = get_member(reply, "params") or reply
-        name, arguments = get_member(params, "name"), get_member(params, "arguments")
+        name = get_member(params, "name")
+        arguments = get_member(params, "arguments")
         if get_member(reply, "method") in (None, "tools/call") and isinstance(name, str):
             yield make_call(name, arguments, get_member(reply, "id"))
 

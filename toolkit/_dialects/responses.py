@@ -58,7 +58,8 @@ class Responses(RunDialect):
     """Tools go out as flat functions, calls come back as items `function_call`."""
 
     name = "responses"
-    rules, strict_rules = GRAMMAR, STRICT
+    rules = GRAMMAR
+    strict_rules = STRICT
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
@@ -184,7 +185,8 @@ def reasoning_text(items: Iterable[Any]) -> str:
 
 def _render_answer(message: ToolMessage, call_item: Item) -> dict[str, Any]:
     """Write the item that answers a call, with images and files; the call's own item is empty if it is unknown."""
-    text, others = replace_surrogates(message.text), _render_attachments(message.images, message.files)
+    text = replace_surrogates(message.text)
+    others = _render_attachments(message.images, message.files)
     return {
         "type": ANSWERS[call_item.get("type", "function_call")],
         "call_id": message.provider_call_id or message.call_id,

@@ -117,7 +117,9 @@ class Deferred(ToolkitError):
 
     def __init__(self, *pending: PendingApproval, state: Any = None, digest: str = "") -> None:
         super().__init__(*pending)
-        self.pending, self.state, self.digest = pending, state, digest
+        self.pending = pending
+        self.state = state
+        self.digest = digest
 
 
 # The result of a call that waits for approval.

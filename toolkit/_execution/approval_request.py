@@ -201,11 +201,13 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     if isinstance(written, str):
         return MASK if is_secret(schema) else written
     if isinstance(written, list):
-        first, rest = schema.get("prefixItems", []), schema.get("items")
+        first = schema.get("prefixItems", [])
+        rest = schema.get("items")
         shown = [_show(item, first[i] if i < len(first) else rest, root) for i, item in enumerate(written)]
         return [*shown, *(item["default"] for item in first[len(written) :] if "default" in item)]
     if isinstance(written, dict):
-        properties, others = as_mapping(schema.get("properties")), schema.get("additionalProperties")
+        properties = as_mapping(schema.get("properties"))
+        others = schema.get("additionalProperties")
         members = {key: _show(item, properties.get(key, others), root) for key, item in written.items()}
         if not written.keys() <= properties.keys():
             return members

@@ -104,7 +104,8 @@ class Attempts:
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
         """Run the handler once; updates that it emits after the attempt has ended are dropped."""
-        invocation, is_over = self.tool._invocation, False
+        invocation = self.tool._invocation
+        is_over = False
         if invocation.emits:
             forward = context.emit
 
@@ -138,7 +139,8 @@ class Attempts:
 
     def _start(self, context: ToolContext[Any]) -> Awaitable[ToolResult | Awaitable[ToolResult]]:
         """Start the handler in its place: a process, an executor, an event loop or a thread."""
-        settings, is_async = self.tool.settings, self.tool._invocation.is_async
+        settings = self.tool.settings
+        is_async = self.tool._invocation.is_async
         if settings.executor is not None:
             return self._receive(self._run_in_executor(settings.executor, context))
         self.started[self.call.id] = self.call
@@ -185,7 +187,9 @@ class Attempts:
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
         """Submit the call to an executor and wait; its timeout starts when the executor starts it, if that is known."""
-        cancellation, running, abandoned = context.cancellation, self.backend.running, self.backend.abandoned
+        cancellation = context.cancellation
+        running = self.backend.running
+        abandoned = self.backend.abandoned
 
         async def submit() -> Future[Any]:
             on_start = partial(cancellation.restart, self.tool.settings.timeout)
@@ -221,7 +225,8 @@ class Attempts:
 
     def _abandon(self, end: Cancelled | TimedOut | CancelledError) -> ToolResult:
         """Make the result of a call that is no longer awaited: how much time it had, and whether its effects stay."""
-        seconds, has_started = self.tool.settings.timeout, self.call.id in self.started
+        seconds = self.tool.settings.timeout
+        has_started = self.call.id in self.started
         if isinstance(end, CancelledError):
             end = Cancelled()
         if isinstance(end, TimedOut) and seconds is not None and not self.cancellation:

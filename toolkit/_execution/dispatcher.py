@@ -183,7 +183,8 @@ class Dispatcher:
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
         """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
-        own, gates = tool.settings, self.gates
+        own = tool.settings
+        gates = self.gates
         has_own = own.approve is not False or own.authorize is not None
         return has_own or gates.hold is not None or bool(gates.authorizers or gates.approvers)
 
@@ -246,7 +247,8 @@ class _CallPipeline:
         arguments, repairs = tool._invocation.parser.parse(call.arguments)
         scope = tool._scope
         self.tool_context = self.context if scope is None else scope.restrict(self.context, call.imports)
-        asked, recording = call, dispatcher.recording
+        asked = call
+        recording = dispatcher.recording
         ledger = recording.undo_ledger if tool.settings.undo else recording.ledger
         is_repeat = self.has_started and tool.settings.may_repeat  # by a middleware
         if ledger is None or (is_repeat and tool.settings.undo is None):
@@ -340,7 +342,8 @@ def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
     """Wait for a result, and convert its value to the tool's declared type; if that fails, the call fails."""
-    result, returns = await work, tool.handler.interface.returns
+    result = await work
+    returns = tool.handler.interface.returns
     if result.is_error or result.images or result.files or returns.schema is None:
         return result
     try:

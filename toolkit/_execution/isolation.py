@@ -304,7 +304,8 @@ class _Child:
 
     def receive(self, emit: Callable[[str | None, Any], object]) -> _Reply | None:
         """Send the call, pass its updates on, and return its outcome; None if the process ends without one."""
-        requests, replies = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        requests = cast("IO[bytes]", self._process.stdin)
+        replies = cast("IO[bytes]", self._process.stdout)
         with suppress(EOFError, OSError, pickle.UnpicklingError):
             requests.write(self._request)
             requests.flush()
@@ -358,7 +359,8 @@ def _alarm(seconds: float | None, ring: Callable[[], None]) -> Iterator[None]:
 
 def serve() -> None:
     """Run the call that the parent sends. The main function of the child."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
@@ -384,7 +386,8 @@ def serve() -> None:
 
 def _run_main_script(requests: IO[bytes]) -> _Fault | None:
     """Run the main script again under another name, if the call needs it."""
-    location, error = pickle.load(requests), None  # noqa: S301  of the parent's making
+    location = pickle.load(requests)  # noqa: S301  of the parent's making
+    error = None
     if location is not None:
         from multiprocessing.spawn import prepare
 

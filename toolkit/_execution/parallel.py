@@ -67,7 +67,8 @@ def split_batches(
     size = order.size if isinstance(order, Batched) else len(calls)
     batches: list[Sequence[ToolCall]] = []
     for alone, group in groupby(calls, runs_alone):
-        members, width = list(group), 1 if alone else size
+        members = list(group)
+        width = 1 if alone else size
         batches += [members[start : start + width] for start in range(0, len(members), width)]
     return batches
 

@@ -198,7 +198,8 @@ class Dependencies:
         if tool is None:
             return await dispatch(call)
         try:
-            path, resolved = self._check_path(call), self._substitute(position, call)
+            path = self._check_path(call)
+            resolved = self._substitute(position, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
         result = await dispatch(resolved)
@@ -244,7 +245,8 @@ class Dependencies:
         raise missing_value(f" {OR} ".join(paths), self._shared.paths(instance))
 
     def _require_result(self, position: int, needed_position: int) -> None:
-        other, result = self._calls[needed_position], self._results.get(needed_position)
+        other = self._calls[needed_position]
+        result = self._results.get(needed_position)
         needed = f"{other.name} at {other.output_path!r}"
         if self._cancellation:
             raise cancellation_error(self._cancellation)
@@ -255,7 +257,8 @@ class Dependencies:
 
     def _is_required(self, position: int, other: ToolCall) -> bool:
         """Return whether a call refers to another, or imports from it, without an alternative."""
-        call, path = self._calls[position], _find_output_path(other, self._tools)
+        call = self._calls[position]
+        path = _find_output_path(other, self._tools)
         required = find_references(call.arguments, only_required=True)
         imported = list_imports(call, self._tools[call.name])
         return path is not None and any(overlap(path, each) for each in _iter_paths(call, {*required, *imported}))

@@ -135,7 +135,8 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         return result
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
-    head, tail = text[: room - room // 3], text[len(text) - room // 3 :]
+    head = text[: room - room // 3]
+    tail = text[len(text) - room // 3 :]
     # Half a number would be another number, so an incomplete line goes, too, if it is short.
     spare = min(AROUND, (room - limit // 2) // 2)
     head = head[: head.rfind("\n", len(head) - spare) + 1] or head
@@ -184,7 +185,9 @@ def _search_lines(text: str, query: str, start: int, room: int) -> str:
 
 def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
     """Yield offset and text of each line that contains the query; of a long line only the part around it."""
-    number, counted, end = 1, 0, start
+    number = 1
+    counted = 0
+    end = start
     for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):
         if match.start() < end:  # in the text of the one before
             continue

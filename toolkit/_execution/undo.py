@@ -134,7 +134,8 @@ class Undoer:
         tool = found[0]
         try:
             arguments, _ = tool._invocation.parser.parse(call.arguments)
-            plan, returns = tool._plan_undo(), tool.handler.interface.returns
+            plan = tool._plan_undo()
+            returns = tool.handler.interface.returns
             values = plan.fit(arguments, returns.check(json.loads(result["value"])) if plan.result else None)
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
@@ -143,7 +144,8 @@ class Undoer:
 
     async def _run_undo(self, undoable: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
         """Run one undo, and record its start and its success."""
-        call, call_id = undoable.call, name_undo(undoable.call.id)
+        call = undoable.call
+        call_id = name_undo(undoable.call.id)
         is_first = await self._record(call_id, "started", undoable.digest)
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)

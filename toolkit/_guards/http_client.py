@@ -68,7 +68,9 @@ class HttpClient(httpx2.AsyncBaseTransport):
         max_bytes: int = MAX_BYTES,
         user_agent: str = USER_AGENT,
     ) -> None:
-        self._network, self._timeout, self._max_bytes = network, timeout, max_bytes
+        self._network = network
+        self._timeout = timeout
+        self._max_bytes = max_bytes
         self._headers = {**DEFAULT_HEADERS, "User-Agent": user_agent}
 
     @classmethod
@@ -150,7 +152,8 @@ class HttpClient(httpx2.AsyncBaseTransport):
             yield response
 
     async def _read_response(self, response: httpcore2.Response, request: httpx2.Request) -> httpx2.Response:
-        headers, body = httpx2.Headers(response.headers), bytearray()
+        headers = httpx2.Headers(response.headers)
+        body = bytearray()
         with _translate_errors("read error"):
             headers["content-encoding"] = _choose_encoding(headers.get("content-encoding", ""))
             packed = httpx2.Response(response.status, headers=headers, content=response.aiter_stream())
@@ -179,7 +182,8 @@ class _Backend(httpcore2.AsyncNetworkBackend):
     """Opens the connection of one exchange, and has it closed: httpcore2 does not if it is cancelled during TLS."""
 
     def __init__(self, network: GuardedNetwork, connections: AsyncExitStack) -> None:
-        self._network, self._connections = network, connections
+        self._network = network
+        self._connections = connections
 
     async def connect_tcp(
         self,

@@ -144,7 +144,8 @@ def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
         url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
     except httpx2.InvalidURL:
         url = httpx2.URL()
-    host, port = url.raw_host.decode("ascii").rstrip("."), None if url.port is None else _check_port(url.port)
+    host = url.raw_host.decode("ascii").rstrip(".")
+    port = None if url.port is None else _check_port(url.port)
     with suppress(ValueError):
         return ip_network(host), port
     if not HOST_NAME.fullmatch(host) or host.replace(".", "").isdigit():
@@ -197,7 +198,8 @@ class GuardedNetwork:
         for name, value, example in ("allow", allow, "'10.0.0.0/8'"), ("ports", ports, "80, 443"):
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise DefinitionError(f"{name}={value!r:.100} is not a list. Pass one, such as {name}=[{example}].")
-        self._exemptions, self._ports = tuple(map(parse_exemption, allow)), frozenset(map(_check_port, ports))
+        self._exemptions = tuple(map(parse_exemption, allow))
+        self._ports = frozenset(map(_check_port, ports))
         self._resolve = resolve
         self._backend: httpcore2.AsyncNetworkBackend = backend or cast(Any, httpcore2.AnyIOBackend())
 

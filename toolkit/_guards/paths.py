@@ -219,7 +219,8 @@ class KernelLookup:
     """Looks a path up by openat2: openat2(2), linux/openat2.h."""
 
     NUMBER = 437  # the same on every architecture that Linux 5.6 and Python run on
-    BENEATH, NO_MAGIC_LINKS = 0x08, 0x02
+    BENEATH = 0x08
+    NO_MAGIC_LINKS = 0x02
     # The kernel asks to try again if something was moved while it followed a `..` in a link.
     AGAIN = (errno.EAGAIN, errno.EINTR)
     TRIES = 100
@@ -230,7 +231,8 @@ class KernelLookup:
     def __call__(self, directory: int, names: Sequence[str], flags: int) -> int:
         how = (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, self.BENEATH | self.NO_MAGIC_LINKS)
         path = os.fsencode("/".join(names) or ".")
-        size, number = ctypes.c_size_t(ctypes.sizeof(how)), ctypes.c_long(self.NUMBER)
+        size = ctypes.c_size_t(ctypes.sizeof(how))
+        number = ctypes.c_long(self.NUMBER)
         for _ in range(self.TRIES):
             opened = self._system_call(number, ctypes.c_long(directory), ctypes.c_char_p(path), ctypes.byref(how), size)
             if opened >= 0:

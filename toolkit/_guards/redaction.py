@@ -34,7 +34,8 @@ def make_cleaner(secrets: Iterable[str], patterns: Iterable[str | re.Pattern[str
     for name, texts in ("secrets", secrets), ("patterns", patterns):
         if isinstance(texts, str) or not isinstance(texts, Iterable):
             raise TypeError(f"{name}= takes a list: write {name}=[...].")
-    exact, found = list(secrets), [re.compile(pattern) for pattern in patterns]
+    exact = list(secrets)
+    found = [re.compile(pattern) for pattern in patterns]
     _reject_greedy(exact, found)
     found = [build_pattern(exact), *found] if exact else found
 
@@ -88,7 +89,8 @@ def _iter_encodings(text: str) -> Iterator[str]:
     data = text.encode("utf-8", "surrogatepass")
     yield f"(?i:{_WRAPS.join(data.hex())})"
     for shift in range(3):  # bytes before the text in its group of three
-        first, last = (shift * 8 + 5) // 6, (shift + len(data)) * 8 // 6  # characters that depend on the text only
+        first = (shift * 8 + 5) // 6
+        last = (shift + len(data)) * 8 // 6  # characters that depend on the text only
         encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
         for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
             if len(encoded) >= MIN_ENCODED:

@@ -240,7 +240,8 @@ class Conversation:
             ConversationError: No response is due.
         """
         self._expect("asking")
-        state, key = self._state, (self._state.turns, len(self._messages))
+        state = self._state
+        key = (self._state.turns, len(self._messages))
         calls = [self._assign_ids(call, number, key) for number, call in enumerate(response.calls, state.call_count)]
         response = response.replace(calls=tuple(calls))
         self._messages.append(response)
@@ -260,7 +261,8 @@ class Conversation:
         own = self._build_id(call, number, key)
         provider_id = call.provider_call_id
         if not provider_id.strip() or provider_id in self._provider_ids:
-            provider_id, others = own, count(2)
+            provider_id = own
+            others = count(2)
             while provider_id in self._provider_ids:
                 provider_id = f"{own}_{next(others)}"
         self._provider_ids.add(provider_id)
@@ -269,7 +271,8 @@ class Conversation:
     def _build_id(self, call: ToolCall, number: int, key: ResponseKey) -> str:
         """Build the id of a call; an id that is reserved for another call gets a suffix."""
         own = first = f"{self.run_id[:8]}_{number}"
-        identity, others = (key, call.name, call.arguments), count(2)
+        identity = (key, call.name, call.arguments)
+        others = count(2)
         while self._reserved_ids.get(own, identity) != identity:
             own = f"{first}_{next(others)}"
         return own
@@ -483,7 +486,8 @@ class Conversation:
     def _close_calls(self, results: Sequence[ToolMessage]) -> Sequence[ToolMessage]:
         """Add the results of all calls to the history, in call order."""
         by_id = {result.call_id: result for result in results}
-        calls, response = get_last_calls(self._messages), self._messages[-1]
+        calls = get_last_calls(self._messages)
+        response = self._messages[-1]
         is_answer = isinstance(response, ModelResponse) and response.is_answer
         results = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in calls]
         self._messages += [*results, *collect_attachments(results)]  # most providers take text only from tools

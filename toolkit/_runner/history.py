@@ -73,7 +73,8 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
 
 def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[str]]:
     """Find the place of each call's result, and note results without a call."""
-    unused, results = _UnusedResults(), dict[_Place, int]()
+    unused = _UnusedResults()
+    results = dict[_Place, int]()
     for at, message in reversed([*enumerate(messages)]):
         if isinstance(message, ToolMessage):
             unused.add(at, message)
@@ -136,7 +137,8 @@ class _UniqueIds:
 
 def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
     """Give a call a unique id, and arguments that are an object."""
-    former, written = _get_wire_id(call), replace_surrogates(call.wire_arguments or call.arguments)
+    former = _get_wire_id(call)
+    written = replace_surrogates(call.wire_arguments or call.arguments)
     if (arguments := sanitize_arguments(written)) != written:  # perhaps encoded twice, as some models do
         call = replace(call, arguments=arguments, wire_arguments="")
         if arguments == "{}":

@@ -42,7 +42,8 @@ from toolkit.models.combined import RateLimitedModel
 PromptOutcome: TypeAlias = "RunResult[Any] | Exception"
 
 # Characters of the bar, and of its line.
-WIDTH, LINE = 30, 75
+WIDTH = 30
+LINE = 75
 # The beginning of each line of a file of answers.
 BEGINNING = '{"digest": "'
 NO_ANSWER = frozenset({*REASONS_WITHOUT_ANSWER, "halted", "length", "content_filter", "empty"})
@@ -54,7 +55,8 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
     If this function raises an exception, also KeyboardInterrupt, the runs are cancelled.
     """
     request = replace(batch.request, streams=True, in_background=True)
-    ended, active = SimpleQueue[int](), dict[int, tuple[Prompt, RunHandle[Any]]]()
+    ended = SimpleQueue[int]()
+    active = dict[int, tuple[Prompt, RunHandle[Any]]]()
 
     def wait_for_one() -> None:
         number = cast("int", get_item(ended, None))
@@ -133,7 +135,8 @@ class PromptBatch:
         if not is_whole(max_parallel, 1):
             raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
         self.max_parallel: int = min(max_parallel, max(1, length_hint(prompts, sys.maxsize)))
-        limit_rate, save = make_rate(given.pop("rpm", None), given.pop("tpm", None)), given.pop("save", None)
+        limit_rate = make_rate(given.pop("rpm", None), given.pop("tpm", None))
+        save = given.pop("save", None)
         if save is not None and not isinstance(save, (str, os.PathLike)):
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
         is_notebook = type(sys.stdout).__module__.startswith("ipykernel")  # it displays standard error as a failure
@@ -183,7 +186,8 @@ class PromptBatch:
     def _report_progress(self) -> None:
         if not self._bar:
             return
-        done, total = len(self._outcomes), len(self.prompts) if isinstance(self.prompts, Sized) else 0
+        done = len(self._outcomes)
+        total = len(self.prompts) if isinstance(self.prompts, Sized) else 0
         parts = [f"{done}/{total} done" if total else f"{done} done", f"{self._failed} failed" if self._failed else ""]
         if total and done > self._skipped:
             seconds = (time.monotonic() - self._start) / (done - self._skipped) * (total - done)
@@ -295,7 +299,8 @@ class Answers:
             facts: dict[str, Any] = json.loads(line)
             if not isinstance(facts["answer"], str):
                 return
-            output, state = self._output.parse(facts["answer"]), RunState.from_json(json.dumps(facts["state"]))
+            output = self._output.parse(facts["answer"])
+            state = RunState.from_json(json.dumps(facts["state"]))
             cost = Conversation(state, self._limits).cost
             result = restore_result(state, output, facts["model"], cost)
         except (ValueError, KeyError, TypeError, RecursionError, ConversationError, ToolError):

@@ -112,7 +112,8 @@ class ModelCaller:
             memo=self._memo,
             cancellation=cancellation,
         )
-        offered, hooks = request.tools, self.settings.hooks.before_model
+        offered = request.tools
+        hooks = self.settings.hooks.before_model
         for hook in hooks:
             request = await apply_model_hook(hook, request, caller.make_context(step.turn, cancellation), backend)
         if hooks:
@@ -171,7 +172,8 @@ class ModelCaller:
         Raises:
             ModelError: The time of the turn is up.
         """
-        limits, deadline = self.settings.limits, self.get_deadline(step)
+        limits = self.settings.limits
+        deadline = self.get_deadline(step)
         in_background = self.tool_caller.request.in_background
         if not in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline

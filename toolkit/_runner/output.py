@@ -137,7 +137,8 @@ def _build(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     try:
         return _build_from_schema(kind) if isinstance(kind, Mapping) else _build_from_type(kind)
     except Exception as error:
-        why, shown = summarize_error(error), shorten(repr(kind), MAX_NAME)
+        why = summarize_error(error)
+        shown = shorten(repr(kind), MAX_NAME)
         raise DefinitionError(f"output_type={shown} is not a type that JSON can fill: {why}. {TYPES}") from error
 
 
@@ -251,7 +252,9 @@ class PartialOutput:
         If the piece before was of another call, or of the text, the answer starts again.
         """
         if call != self._call:
-            self._call, self._text, self._due = call, StringIO(), 1
+            self._call = call
+            self._text = StringIO()
+            self._due = 1
         self._text.write(text)
         size = self._text.tell()
         if size >= self._due:
@@ -294,7 +297,8 @@ def _shorten(document: Any, text: str) -> Iterator[Any]:
 
     Only the end may be incomplete, so only that is left out: the last entry, then the last one around it.
     """
-    containers, leaf = [], document
+    containers = []
+    leaf = document
     while isinstance(leaf, (list, dict)) and leaf:
         containers.append(leaf)
         leaf = leaf[_last_key(leaf)]

@@ -123,7 +123,8 @@ class Run(Generic[T]):
         self, events: AsyncGenerator[Event, None], observers: Sequence[Hook]
     ) -> AsyncGenerator[Event, None]:
         """Yield events after passing them to the hooks; pass an exception that ends the run, too."""
-        run_id, has_ended = self.conversation.run_id, False
+        run_id = self.conversation.run_id
+        has_ended = False
         try:
             async with aclosing(events):
                 async for event in events:
@@ -140,7 +141,9 @@ class Run(Generic[T]):
 
     async def _events(self, backend: Backend) -> AsyncGenerator[Event, None]:
         self._abandoned = backend.abandoned
-        conversation, queue, limit = self.conversation, self.tool_caller.queue, ""
+        conversation = self.conversation
+        queue = self.tool_caller.queue
+        limit = ""
         interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
         with interrupts:
             async with _End(self, backend):
@@ -288,7 +291,8 @@ class Run(Generic[T]):
         response = self.conversation.add_response(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
-        caller, refused = self.tool_caller, {message.call_id: message.text for message in self.conversation.refusals}
+        caller = self.tool_caller
+        refused = {message.call_id: message.text for message in self.conversation.refusals}
         ends = [caller.make_end(call, make_refusal(refused[call.id])) for call in response.calls if call.id in refused]
         self.calls |= {end.call.id: end for end in ends}  # now: the stream may be left at any of the events
         yield turn

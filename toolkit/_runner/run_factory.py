@@ -145,7 +145,9 @@ class RunFactory:
         if not isinstance(run, (RunState, str)):
             raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
         run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
-        saved, ledger, tools = self.options.get("checkpoint"), self.ledger, self.toolbox.snapshot()
+        saved = self.options.get("checkpoint")
+        ledger = self.ledger
+        tools = self.toolbox.snapshot()
         if isinstance(saved, SQLiteRuns):
             state = saved.load(run_id)
         if any(active.conversation.run_id == run_id for active in self.active.get_all()):
@@ -216,7 +218,8 @@ class RunFactory:
             DefinitionError: Sub-agents form a circle, or are nested too deeply.
             DuplicateToolError: A tool has the name of one that a run adds.
         """
-        checked, listed = self._tools, self.toolbox.snapshot()
+        checked = self._tools
+        listed = self.toolbox.snapshot()
         if checked is not None and checked.listed is listed and not checked.has_agents:
             return checked
         if RESULT_READ in listed:
@@ -257,7 +260,9 @@ class _RunBuilder:
     """
 
     def __init__(self, factory: RunFactory, request: RunRequest) -> None:
-        self._factory, self._request, self._start = factory, request, time.monotonic() - request.spent
+        self._factory = factory
+        self._request = request
+        self._start = time.monotonic() - request.spent
         self._parent = find_parent()
         self._state = state = request.prompt if isinstance(request.prompt, RunState) else None
         self._earlier = _read_session(request)
@@ -285,7 +290,9 @@ class _RunBuilder:
 
     def build(self) -> Run[Any]:
         """Make the run."""
-        factory, request, state = self._factory, self._request, self._state
+        factory = self._factory
+        request = self._request
+        state = self._state
         first, older = self._resume_state(state) if state else self._start_state()
         conversation = Conversation(first, factory.settings.limits, self._parent.conversation if self._parent else None)
         if first.phase == "paused":
@@ -295,7 +302,8 @@ class _RunBuilder:
         cancellation = Cancellation(parent=current_cancellation.get())
         tool_caller = self._create_tool_caller(conversation, dispatcher, cancellation)
         output = TEXT if request.output_type is str else build_output(request.output_type, taken=self._tools)
-        session, count = request.session, len(self._earlier)
+        session = request.session
+        count = len(self._earlier)
         refreshes = factory.options["refresh"] == "iteration"
         return Run(
             settings=factory.settings,
@@ -323,9 +331,12 @@ class _RunBuilder:
     def _create_tool_caller(
         self, conversation: Conversation, dispatcher: Dispatcher, cancellation: Cancellation
     ) -> ToolCaller:
-        factory, request, parent = self._factory, self._request, self._parent
+        factory = self._factory
+        request = self._request
+        parent = self._parent
         settings = factory.settings
-        seconds, observers = settings.limits.max_seconds, settings.hooks.observers
+        seconds = settings.limits.max_seconds
+        observers = settings.hooks.observers
         above = parent_call.get()
         return ToolCaller(
             settings=settings,
@@ -353,14 +364,16 @@ class _RunBuilder:
         if request.decisions:
             raise ApprovalError("decisions= belongs to the state of a paused run: pass that, too.")
         messages = self._list_messages()
-        run_id, count = uuid.uuid4().hex, len(messages)
+        run_id = uuid.uuid4().hex
+        count = len(messages)
         state = RunState(run_id=run_id, messages=tuple(messages), start=count, allowed_tools=self._own_allowed)
         return state, count - (request.prompt is not None)
 
     def _list_messages(self) -> list[Message]:
         """List the first messages of a conversation: instructions, history, prompt."""
         prompt: Any = self._request.prompt
-        history, instructions = self._earlier or self._request.messages, self._factory.instructions
+        history = self._earlier or self._request.messages
+        instructions = self._factory.instructions
         messages = read_history(history) if history else []
         if prompt is not None:
             messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
@@ -415,7 +428,8 @@ class _RunBuilder:
         Raises:
             TypeError: An undo takes `deps` of a type, and there are none, or others.
         """
-        factory, deps = self._factory, self._request.deps
+        factory = self._factory
+        deps = self._request.deps
         if not factory.options["undo_on_failure"]:
             return None
         for tool in walk_tools(self._checked.listed.values()):
@@ -443,7 +457,8 @@ class _RunBuilder:
         return tools
 
     def _create_dispatcher(self, conversation: Conversation) -> Dispatcher:
-        own, parent = self._factory.dispatcher, self._parent
+        own = self._factory.dispatcher
+        parent = self._parent
         if parent:
             own = _join_gates(own, parent)
         if self._state:
@@ -512,7 +527,8 @@ def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
 def _read_limits(given: RunnerOptions) -> Limits:
     """Return the limits of each run, with `max_turns` if that is given."""
     limits = given.get("limits") or Limits()
-    timeout, most = given.get("approval_timeout"), limits.max_seconds
+    timeout = given.get("approval_timeout")
+    most = limits.max_seconds
     if timeout is not None and most is not None and timeout >= most:
         raise ValueError(f"approval_timeout ({timeout:g} s) must be less than max_seconds ({most:g} s).")
     return replace(limits, max_turns=given["max_turns"]) if "max_turns" in given else limits
@@ -534,7 +550,9 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
     _check_model_options(model, options)
     strict = options.get("strict")
     strict = toolbox.strict is not False if strict is None else strict
-    api, name, dialect = options.get("api"), options.get("dialect"), None
+    api = options.get("api")
+    name = options.get("dialect")
+    dialect = None
     if name is not None:
         api = api or ("responses" if name in APIS["responses"] else "chat")
         dialect = APIS[api][name](strict=strict)
@@ -553,9 +571,11 @@ def _make_model_choice(toolbox: Toolbox, model: str | Model | None, options: Map
 
 def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) -> None:
     """Refuse options about the model that another option replaces."""
-    owner, value = "model", model
+    owner = "model"
+    value = model
     if model is None or isinstance(model, str):
-        owner, value = "client", options.get("client")
+        owner = "client"
+        value = options.get("client")
     if value is None:
         return
     for name in _OWN_OPTIONS[owner]:
@@ -572,7 +592,8 @@ def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
 
     Without a ledger of its own, the calls of the run are undone with those of the run above.
     """
-    above, recording = parent.dispatcher, own.recording
+    above = parent.dispatcher
+    recording = own.recording
     if recording.ledger is None:
         runs_above = (*above.recording.runs_above, parent.conversation.run_id)
         recording = replace(recording, undo_ledger=above.recording.undo_ledger, runs_above=runs_above)

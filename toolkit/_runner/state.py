@@ -154,7 +154,8 @@ class RunState(FrozenValue):
         calls = [call.id for call in _iter_calls(self)]
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]
         last = [call.id for call in get_last_calls(self.messages)]
-        waiting, inner = get_ids(self.pending), list_inner(self.sub_agents)
+        waiting = get_ids(self.pending)
+        inner = list_inner(self.sub_agents)
         own_waiting = get_ids(list_own(self.pending, self.sub_agents))
         given = [*(result.call_id for result in self.results), *own_waiting, *self.sub_agents]
         last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
@@ -225,7 +226,8 @@ def _to_dict(state: RunState) -> dict[str, Any]:
         call_id: {"digest": paused.digest, "state": _to_dict(paused.state)}
         for call_id, paused in state.sub_agents.items()
     }
-    pending, counts = [*map(asdict, state.pending)], dict(state.calls_by_tool)
+    pending = [*map(asdict, state.pending)]
+    counts = dict(state.calls_by_tool)
     plain = {"usage": vars(state.usage), "pending": pending, "calls_by_tool": counts, "sub_agents": agents}
     return {**vars(state), **messages, **plain}
 

@@ -135,7 +135,8 @@ class SubAgent:
             streams=parent is not None and parent.caller.request.streams,
         )
         if own and (paused := own.caller.conversation.get_paused(own.call.id)):
-            given, waiting = own.caller.request.decisions, get_ids(paused.state.pending)
+            given = own.caller.request.decisions
+            waiting = get_ids(paused.state.pending)
             decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
             request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
         if parent is not None and isinstance(parent.backend, AsyncBackend):
@@ -182,7 +183,8 @@ class SubAgent:
 
     def _iter_earlier(self, parent: ParentCall) -> Iterator[Message]:
         """Yield the earlier tasks of this sub-agent and their answers, as messages of its own conversation."""
-        history, name = parent.caller.conversation.history, parent.call.name
+        history = parent.caller.conversation.history
+        name = parent.call.name
         parser = parent.caller.tools[name]._invocation.parser
         answers = {each.call_id: each for each in history if isinstance(each, ToolMessage) and not each.is_error}
         calls = (call for each in history if isinstance(each, ModelResponse) for call in each.calls)

@@ -185,7 +185,9 @@ class ToolCaller:
         It may if its tool only reads and has no gate, it refers to no other call, there is no ledger, and all calls
         before it have started early and may run at the same time.
         """
-        tool, dispatcher, settings = self.tools.get(ready.call.name), self.dispatcher, self.settings
+        tool = self.tools.get(ready.call.name)
+        dispatcher = self.dispatcher
+        settings = self.settings
         return (
             tool is not None
             and tool.settings.effect == "read"
@@ -408,7 +410,8 @@ class TurnCalls:
             if call.id not in self.finished:
                 result = self._caller.results.get(call.id)
                 if result is None:
-                    has_started, is_running = call.id in self._caller.dispatcher.started, call.id in backend.running
+                    has_started = call.id in self._caller.dispatcher.started
+                    is_running = call.id in backend.running
                     error = note_effects(Cancelled(), has_started=has_started, is_running=is_running)
                     result = ToolResult.from_error(error)
                 end = self._caller.make_end(call, result)
@@ -454,7 +457,9 @@ class TurnCalls:
         return self._caller.end(call, await dependencies.execute(call, dispatch, backend), start)
 
     def _finish_call(self, event: ToolCallFinished) -> None:
-        call, result, ran = event.call, event.result, event.ran or event.call
+        call = event.call
+        result = event.result
+        ran = event.ran or event.call
         logger.debug("Call %s(%s) gave %r in %.3f s", ran.name, ran.arguments, result.text, event.seconds)
         shown = self._caller.dispatcher.truncate(ran, result)
         self.finished[call.id] = event

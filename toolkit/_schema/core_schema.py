@@ -114,7 +114,8 @@ class TypeWriter:
         Raises:
             Unusual: The type, or a part of it, must be left to pydantic.
         """
-        origin, args = get_origin(annotation), get_args(annotation)
+        origin = get_origin(annotation)
+        args = get_args(annotation)
         if origin in _LISTS and args:
             return _write_list(origin, self.write(*args))
         if origin in _FORMS and args:
@@ -177,7 +178,8 @@ def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
     items = list(_list_items(args))
     repeated = next((number for number, (_, is_repeated) in enumerate(items) if is_repeated), None)
     schemas, cores = zip(*(writer.write(item) for item, _ in items)) if items else ((), ())
-    first, least = schemas[:repeated], len(items) - (repeated is not None)
+    first = schemas[:repeated]
+    least = len(items) - (repeated is not None)
     schema = {
         "type": "array",
         **({"prefixItems": list(first)} if first else {}),

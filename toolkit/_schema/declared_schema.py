@@ -142,7 +142,8 @@ class JoinedSchema(ArgumentSchema):
     @cached_property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of both, the first one's keys first."""
-        first, second = rename_definitions(self.first.schema, "output"), self.second.schema
+        first = rename_definitions(self.first.schema, "output")
+        second = self.second.schema
         joined = {
             **second,
             "properties": {**first["properties"], **second["properties"]},

@@ -204,7 +204,8 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
     word, argument, text, rest = match.groups()
     kind = _KINDS.get(word.lower(), "prose")
     if word in known and kind == "prose" and not (argument or rest):  # ":x: ..."
-        kind, argument = "parameters", word
+        kind = "parameters"
+        argument = word
     if rest:
         argument, _, text = rest.strip().partition(" ") if kind in _LISTED else ("", "", rest)
     parts = [_NAMES.findall(part) for part in argument.replace("\\", "").split(",")]
@@ -435,7 +436,8 @@ def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Find the JSON objects in paragraphs that consist of JSON only."""
     for paragraph in re.split(r"\n\s*\n", text):
         content = paragraph.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-        found, gap = list[Any](), _GAP.match(content)
+        found = list[Any]()
+        gap = _GAP.match(content)
         with suppress(ValueError, RecursionError):
             while gap and gap.end() < len(content):
                 document, end = _DECODER.raw_decode(content, gap.end())

@@ -77,7 +77,8 @@ class ArgumentSchema(Uncached):
     @property
     def undefined_names(self) -> Collection[str]:
         """Names of arguments that are optional and have no default."""
-        properties, required = self.schema["properties"], self.schema.get("required", ())
+        properties = self.schema["properties"]
+        required = self.schema.get("required", ())
         return [name for name, part in properties.items() if name not in required and "default" not in as_mapping(part)]
 
     def add_defaults(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +296,8 @@ class ParameterSchema(ArgumentSchema):
         Raises:
             DefinitionError: A parameter without a default cannot be described to a model.
         """
-        known, definitions = self._properties.by_name, self._properties.writer.definitions
+        known = self._properties.by_name
+        definitions = self._properties.writer.definitions
         texts, examples = self.read_documentation()
         described = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
@@ -607,7 +609,8 @@ def resolve_result(annotation: Any) -> Any:
 
     Both may be in a union, in `Annotated` or behind a type alias.
     """
-    origin, args = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    args = get_args(annotation)
     if origin in _AWAITABLES and args:
         return resolve_result(args[-1])
     if origin in _ITERATORS and args:

@@ -264,7 +264,8 @@ def _move_entries(generated: JsonSchemaValue, names: Collection[str]) -> dict[st
 
 def _name_items(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
     """Describe a named tuple by its docstring, and its items by texts about them, or else by their names."""
-    names, docstring = getattr(kind, "_fields", ()), getattr(kind, "__doc__", None)
+    names = getattr(kind, "_fields", ())
+    docstring = getattr(kind, "__doc__", None)
     if docstring and not docstring.startswith(f"{kind.__name__}("):  # Python's own
         generated["description"] = cleandoc(docstring)
     texts = _move_entries(generated, names) | _read_texts(kind)

@@ -91,7 +91,8 @@ class Nesting:
         if mark.startswith("\\"):
             self._escape = mark if len(mark) == 1 else ""  # the next piece has the escaped character
         elif self._quote:
-            self._quote, self._last = "", mark
+            self._quote = ""
+            self._last = mark
         elif self._last in _OPENERS:
             self._quote = mark
         else:

@@ -90,7 +90,8 @@ class StubWriter:
         return _SIMPLE.get(kinds, "Any") if isinstance(kinds, str) else "Any"
 
     def _write_object(self, part: Mapping[str, Any], root: Any, name: str, depth: int) -> str:
-        properties, others = as_mapping(part.get("properties")), part.get("additionalProperties")
+        properties = as_mapping(part.get("properties"))
+        others = part.get("additionalProperties")
         if not properties:
             values = self.write_type(others, root, f"{name}Value", depth + 1) if isinstance(others, Mapping) else "Any"
             return f"dict[str, {values}]"

@@ -82,7 +82,8 @@ class Signature:
         """Name for error messages: `origin`, or else the function's qualified name."""
         if self.origin:
             return self.origin
-        module, name = getattr(self.source, "__module__", None), getattr(self.source, "__qualname__", None)
+        module = getattr(self.source, "__module__", None)
+        name = getattr(self.source, "__qualname__", None)
         return f"{module or 'builtins'}.{name}()" if name else repr(self.callable)
 
     @cached_property
@@ -265,7 +266,8 @@ class Signature:
         """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
         from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
 
-        annotation, problem = declared.annotation, ""
+        annotation = declared.annotation
+        problem = ""
         try:
             annotation = (
                 Any if annotation is declared.empty else resolve_annotation(annotation, self.source, self.names)
@@ -282,7 +284,8 @@ class Signature:
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
                 value = value.__value__
-        default, info = declared.default, None
+        default = declared.default
+        info = None
         marks = [default, *getattr(value, "__metadata__", ())]
         kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
         classes, *others = [[f"{base.__module__}.{base.__name__}" for base in kind.__mro__] for kind in kinds]
@@ -376,7 +379,8 @@ def _refuse_non_type(annotation: Any, non_type: Any) -> tuple[Any, str, bool]:
 
 def _drop_sentinels(annotation: Any) -> Any:
     """Leave out the sentinels of a union: no model sends one."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is typing.Annotated:
         return typing.Annotated[(_drop_sentinels(arguments[0]), *arguments[1:])]
     if origin in (typing.Union, types.UnionType):  # a union made at run time
@@ -499,13 +503,15 @@ def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
         return 1
     if isinstance(function, MethodType):
         return max(count_positional(function.__func__, ["self", *names]) - 1, 0)
-    code, inner = getattr(function, "__code__", None), getattr(function, "__wrapped__", None)
+    code = getattr(function, "__code__", None)
+    inner = getattr(function, "__wrapped__", None)
     below = count_positional(inner, names) if inner and not hasattr(function, "__signature__") else 0
     if code is None or is_plain_function(function):
         return below
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) == inspect.CO_VARARGS:
         return len(names)
-    own, given = code.co_varnames[: code.co_argcount], code.co_posonlyargcount
+    own = code.co_varnames[: code.co_argcount]
+    given = code.co_posonlyargcount
     other = (number for number, (mine, name) in enumerate(zip(own, names), 1) if mine != name or number <= given)
     return max(below, *other, 0)
 

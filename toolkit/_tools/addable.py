@@ -126,7 +126,8 @@ def _takes_anything(item: Callable[..., Any]) -> bool:
 
 def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
     """Return whether a tool is the same function, or another version of it: its notebook cell was run again."""
-    before, after = old and old.handler.interface, new.handler.interface
+    before = old and old.handler.interface
+    after = new.handler.interface
     is_interactive = not hasattr(sys.modules["__main__"], "__file__")
     if not (is_interactive and isinstance(before, FunctionHandler) and isinstance(after, FunctionHandler)):
         return False
@@ -156,7 +157,9 @@ def _name_source(tool: AnyTool) -> str:
 
 def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
     """Replace the old tools of a source by its new ones in the same places; new names come last."""
-    owned, known, fresh = {*map(id, old)}, {tool.name for tool in old}, {tool.name: tool for tool in new}
+    owned = {*map(id, old)}
+    known = {tool.name for tool in old}
+    fresh = {tool.name: tool for tool in new}
     current = {
         name: fresh[name] if id(tool) in owned else tool
         for name, tool in tools.items()

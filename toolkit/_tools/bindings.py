@@ -134,10 +134,12 @@ class Bindings:
 
     def _compose(self) -> Tools:
         """Return the tools, each with the handler that executes it now: the same mapping until something changes."""
-        overlay, tools = _overlays.get().get(self, self._overlay), self._tools
+        overlay = _overlays.get().get(self, self._overlay)
+        tools = self._tools
         functions, modules = self.functions, self.modules  # read once: another thread may replace them meanwhile
         chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
-        tables, last = (tools, functions, modules), overlay.last
+        tables = (tools, functions, modules)
+        last = overlay.last
         if last is not None and all(map(is_, last.tables, tables)) and last.chosen == chosen:
             return last.composed
         bound = {**functions, **overlay.functions}
@@ -156,7 +158,8 @@ class Bindings:
         `names` has the new names by the old ones, without the tools that are left out. A function or a choice under a
         tool's name goes with this tool: to its new name, or away.
         """
-        tools, overrides = self._tools, _overlays.get().get(self, self._overlay).functions
+        tools = self._tools
+        overrides = _overlays.get().get(self, self._overlay).functions
         functions = {**self.functions, **overrides}
         choices = {**self.choices, **{name: name for name in overrides if name in names}}
         own = {new: functions[old] for old, new in names.items() if old in functions}
@@ -240,7 +243,8 @@ def _resolve_handler(
     modules: Mapping[str, FunctionHandler],
 ) -> AnyTool:
     """Return a tool with the handler of its activity, its name or its module, or with the one that it was made with."""
-    named, handler = tool.activity if chosen is None else chosen, tool.handler
+    named = tool.activity if chosen is None else chosen
+    handler = tool.handler
     activity = tool.name if named is None else named
     if function := functions.get(activity):
         settings = tool.settings.inherit(function.settings)

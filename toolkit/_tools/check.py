@@ -141,7 +141,9 @@ def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator
 def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     """Check one tool; the findings have its name from `check_tools`."""
     try:
-        schema, rendered, form = tool.parameters, dialect.render_tool(tool._spec), dialect.form(tool._spec)
+        schema = tool.parameters
+        rendered = dialect.render_tool(tool._spec)
+        form = dialect.form(tool._spec)
     except DefinitionError as error:
         yield _fail("undescribable", str(error))
         return

@@ -193,7 +193,8 @@ def _convert(given: Mapping[str, Any], function: Any) -> Any:
         raise DefinitionError(
             f"@tool needs something that can be called, not {function!r:.100}. Give options by name: @tool(name=...)."
         )
-    function_handler, name = make_function_handler(plain), name_of(plain)
+    function_handler = make_function_handler(plain)
+    name = name_of(plain)
     if _returns_tools(function_handler.signature):
         raise DefinitionError(f"{function_handler.origin} returns tools, but is not one itself: call it, {name}(...).")
     wrapped = find_wrapped_tool(plain)

@@ -151,7 +151,9 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
 
 def _compare_keyword(path: str, keyword: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """Compare two schemas in a keyword in which they differ."""
-    before, now, required = old.get(keyword), new.get(keyword), {*new.get("required", ())}
+    before = old.get(keyword)
+    now = new.get(keyword)
+    required = {*new.get("required", ())}
     if keyword in ("properties", "$defs"):
         place = path if keyword == "properties" else f"{path}.$defs"
         yield from _compare_parts(place, before or {}, now or {}, required)
@@ -306,7 +308,8 @@ class Fingerprint:
         """
         try:
             data = json.loads(text)
-            version, fingerprint = data.pop("version"), cls(**data)
+            version = data.pop("version")
+            fingerprint = cls(**data)
             digests = [*fingerprint.tools.values(), *fingerprint.settings.values()]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DefinitionError(f"This is not a fingerprint: {error!r}") from None

@@ -104,7 +104,8 @@ class Delegated(DeclaredHandler):
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
-        expected, text = self.interface.returns.argument_schema, ""
+        expected = self.interface.returns.argument_schema
+        text = ""
         try:
             text = to_json({OUTPUT: given.value}, inf_nan_mode="strings").decode()
             return given.replace(value=expected.validator(text)[OUTPUT])
@@ -130,7 +131,8 @@ async def _ask_runner(
 def _read_output_type(tool: Tool[..., Any]) -> Any:
     """Return a tool's output schema as an output type of a run."""
     schema = tool.handler.interface.returns.argument_schema.schema
-    output, definitions = schema["properties"][OUTPUT], schema.get("$defs")
+    output = schema["properties"][OUTPUT]
+    definitions = schema.get("$defs")
     if output.get("type") == "string" and output.keys() <= {"type", "description"}:
         return str
     return {**output, "$defs": definitions} if definitions else output

@@ -48,7 +48,8 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
         properties, fields = _split_properties(document.root, whole)
         _check_name(name, fields)
         meta = {key: _check_text(key, fields[key]) for key in (INSTANCE, OUTPUT_PATH, REASONING) if key in fields}
-        activity, scope = _parse_activity(fields.get(ACTIVITY)), parse_scope(fields.get(MODULE), fields.get(IMPORTS))
+        activity = _parse_activity(fields.get(ACTIVITY))
+        scope = parse_scope(fields.get(MODULE), fields.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
     refuse_private(origin, properties)
     named = whole["required"] if isinstance(whole.get("required"), list) else []
@@ -84,7 +85,8 @@ def _make_interface(
     origin: str, document: SchemaDocument, whole: dict[str, Any], fields: Mapping[str, Any]
 ) -> Declaration:
     """Make two documents of the schema: the parameters, and the output."""
-    description, required = whole.pop("description", ""), whole.get("required")
+    description = whole.pop("description", "")
+    required = whole.get("required")
     if not isinstance(description, str):
         raise DefinitionError(f"description={description!r:.100} is not text.")
     if isinstance(required, list):
@@ -103,7 +105,8 @@ def _get_constant(value: Any) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    is_text, values = value.get("type", "string") == "string", value.get("enum")
+    is_text = value.get("type", "string") == "string"
+    values = value.get("enum")
     if not is_text or ("default" in value and "const" not in value and "enum" not in value):
         return value
     if isinstance(values, list) and len(values) == 1:
@@ -179,7 +182,8 @@ _TYPE_NAMES = frozenset({*TYPES, "str", "int", "float", "bool", "list", "dict"})
 def _forbid_extra(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Forbid parameters that are not listed, unless the schema allows them: models invent some."""
     _refuse_misplaced(schema)
-    properties, required = schema.get("properties", {}), schema.get("required", [])
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
     if schema.keys() & APPLICATORS:
         return {**schema, "type": "object", "properties": properties}
     if not isinstance(required, list):

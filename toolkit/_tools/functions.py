@@ -105,7 +105,8 @@ class FunctionHandler:
 
     def make_action(self, tool: Any) -> Action:  # noqa: ARG002  only declared tools are passed on
         """Return the function that arranges the values and calls the function."""
-        function, arrange = self.function, self.signature.arrange
+        function = self.function
+        arrange = self.signature.arrange
 
         def call(values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
             by_position, by_keyword = arrange(values, context or ToolContext(deps=None))

@@ -214,7 +214,8 @@ class BoundHandler(DeclaredHandler):
 
     def make_action(self, tool: Any) -> Action:
         """Return a function that converts the values where their types differ, and calls the function."""
-        call, declared = self._make_inner(tool), self.interface.argument_schema
+        call = self._make_inner(tool)
+        declared = self.interface.argument_schema
         if not self.converted:
             return lambda values, context: call(self._fit(declared.add_defaults(values)), context)
         parse = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
@@ -224,7 +225,8 @@ class BoundHandler(DeclaredHandler):
 
     def _make_inner(self, tool: Any) -> Action:
         """Return a function that calls the function, with tool and context if it has three such parameters."""
-        call, names = self.function.make_action(tool), [p.name for p in self.tool_and_context]
+        call = self.function.make_action(tool)
+        names = [p.name for p in self.tool_and_context]
         if not names:
             return call
 
@@ -378,7 +380,8 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
         annotations = read_annotations(interface.signature.source)
         returned = annotations.get("return", "")
     else:
-        known, returned = interface.argument_schema.value_names, ""
+        known = interface.argument_schema.value_names
+        returned = ""
     parameters = [p for p in function.signature.look() if not p.is_injected]
     named = [p for p in parameters if p.kind not in _REST]
     others = [p.name for p in named if p.name not in known and p.is_required]

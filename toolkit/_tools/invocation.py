@@ -57,20 +57,25 @@ class Invocation:
     """
 
     def __init__(self, tool: Any) -> None:
-        self._tool, handler = tool, tool.handler
+        self._tool = tool
+        handler = tool.handler
         self.parser = ArgumentParser(tool.name, handler.argument_schema)
         self.is_async = handler.is_async
         # The function, if it takes values by keyword as they are; and writers of values by type, see `_render`.
-        self._function, serializer = handler.plain_function, handler.interface.returns.serializer
+        self._function = handler.plain_function
+        serializer = handler.interface.returns.serializer
         self.emits = self._function is None
         self.write = make_writer(serializer) if serializer else write_value
         self._writers: dict[type, Callable[[Any], str]] = {dict: self._write_dict}
         if serializer is None:
             self._writers.update(_QUICK)
-        self.invoke, self.ainvoke = self._make_invoke(), self._make_ainvoke()
+        self.invoke = self._make_invoke()
+        self.ainvoke = self._make_ainvoke()
 
     def _make_invoke(self) -> Invoke:
-        function, validate, writers = self._function, self.parser.validate, self._writers
+        function = self._function
+        validate = self.parser.validate
+        writers = self._writers
 
         def invoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:
             try:
@@ -96,7 +101,9 @@ class Invocation:
         return invoke
 
     def _make_ainvoke(self) -> AsyncInvoke:
-        validate, writers, code = self.parser.validate, self._writers, getattr(self._function, "__code__", None)
+        validate = self.parser.validate
+        writers = self._writers
+        code = getattr(self._function, "__code__", None)
         function = self._function if code and code.co_flags & inspect.CO_COROUTINE else None
 
         async def ainvoke(arguments: RawArguments, context: ToolContext[Any] | None) -> ToolResult:

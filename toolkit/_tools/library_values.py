@@ -144,7 +144,8 @@ def holds_table(value: Any) -> bool:
 
 def write_table(value: Any) -> str:
     """Write a table as text: a line with its size and the types of its columns, then its rows as CSV."""
-    name, table = type(value).__name__, _to_frame(value)
+    name = type(value).__name__
+    table = _to_frame(value)
     rows, columns = table.shape
     types = [f"{column} {dtype}" for column, dtype in zip(table.columns, table.dtypes)]
     more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
@@ -165,7 +166,8 @@ def write_rows(value: Any, start: int, columns: Collection[str] | None, room: in
     Raises:
         KeyError: There is no such column.
     """
-    table, has_index = _to_frame(value), _has_index(value)
+    table = _to_frame(value)
+    has_index = _has_index(value)
     if columns is not None:
         names = [str(name) for name in table.columns]
         if unknown := [name for name in columns if name not in names]:
@@ -227,7 +229,8 @@ def _draw(value: Any) -> Any:
         return drawn[0] if isinstance(drawn, tuple) else drawn  # with its metadata, as of seaborn
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
-    figure, file = value.figure, BytesIO()
+    figure = value.figure
+    file = BytesIO()
     # "tight" has labels that are wider than the margins; of a text far outside it would make a picture of gigabytes.
     is_near = all(figure.get_tightbbox().size <= 2 * figure.get_size_inches())
     figure.savefig(file, format="png", bbox_inches="tight" if is_near else None)

@@ -213,7 +213,8 @@ def accept(result: ToolResult) -> ToolResult:
     whole = complete(result)
     if result.text is None:
         return whole
-    text, error = _as_text(result.text), whole.error
+    text = _as_text(result.text)
+    error = whole.error
     return whole.replace(text=text, error=text if error and error not in text else error)
 
 

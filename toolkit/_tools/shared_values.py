@@ -109,7 +109,8 @@ class SharedValues:
                 raise ValueError(f"{path!r} cannot be written: {'.'.join(other)!r} is read-only. Choose another path.")
 
     def _store(self, path: str, value: Any, instance: str) -> None:
-        place, text = (instance, *parse_path(path)), _dump_value(path, value)
+        place = (instance, *parse_path(path))
+        text = _dump_value(path, value)
         with self._lock:
             sizes = {other: size for other, size in self._sizes.items() if other[: len(place)] != place}
             sizes[place] = len(text) + len(path)

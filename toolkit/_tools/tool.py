@@ -198,7 +198,8 @@ class Tool(Generic[P, R]):
 
         from toolkit._messages import ToolSpec
 
-        arguments, output = self.handler.argument_schema, self.handler.interface.returns.schema
+        arguments = self.handler.argument_schema
+        output = self.handler.interface.returns.schema
         function = self.handler.function_handler
         try:
             text = to_json([self.description, arguments.schema])
@@ -227,7 +228,9 @@ class Tool(Generic[P, R]):
         from toolkit._messages import OUTPUT_PATH
         from toolkit._tools.shared_values import allow_references, describe_result
 
-        meta, own, output = self._meta, schema, self.handler.interface.returns.schema
+        meta = self._meta
+        own = schema
+        output = self.handler.interface.returns.schema
         if OUTPUT_PATH in meta:
             own = allow_references(schema)
             if output is not None and self.handler.activity != "":  # a model knows the output that it writes itself
@@ -361,7 +364,8 @@ class Tool(Generic[P, R]):
     @overload  # a static method
     def __get__(self, instance: object, owner: type | None = None) -> Self: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Tool[Any, Any]:
-        target, method = owner if self._is_classmethod else instance, self._unbound_method
+        target = owner if self._is_classmethod else instance
+        method = self._unbound_method
         if target is None or method is None:
             return self
         handler = self._with_function(method.in_class().bind(target))
@@ -394,7 +398,8 @@ class Tool(Generic[P, R]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Tool):
-            own, its = self.handler, other.handler
+            own = self.handler
+            its = other.handler
             if isinstance(own, FunctionHandler) and isinstance(its, FunctionHandler):
                 return (self.name, own.function) == (other.name, its.function)
         return self is other
@@ -577,7 +582,8 @@ def take_function(given: Any) -> FunctionHandler:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
     """
     if not isinstance(given, Tool):
-        plain, wrapped = make_function_handler(given), find_wrapped_tool(given)
+        plain = make_function_handler(given)
+        wrapped = find_wrapped_tool(given)
         return plain if wrapped is None else replace(plain, settings=wrapped.settings)
     refuse_unbound(given, "bind")
     handler = given.handler.function_handler

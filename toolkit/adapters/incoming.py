@@ -99,7 +99,8 @@ def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
     models = (agents.ToolOutputText, agents.ToolOutputImage, agents.ToolOutputFileContent)
 
     async def execute(_context: ToolContext[Any], **_arguments: Any) -> Any:
-        text, identity = json.dumps(_arguments), _context.provider_call_id or _context.call_id or "call"
+        text = json.dumps(_arguments)
+        identity = _context.provider_call_id or _context.call_id or "call"
         context = make_context(context=_context.deps, tool_name=tool.name, tool_call_id=identity, tool_arguments=text)
         output = await tool.on_invoke_tool(context, text)
         outputs = output if isinstance(output, list) else [output]
@@ -188,7 +189,8 @@ def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
     definition = tool.to_dict()
     if "input_schema" not in definition:
         raise DefinitionError(f"{tool.name}: Anthropic's API defines this tool; other models do not know it.")
-    schema, title = definition["input_schema"], getattr(getattr(tool, "func", None), "__name__", "")
+    schema = definition["input_schema"]
+    title = getattr(getattr(tool, "func", None), "__name__", "")
 
     def explain(error: Exception) -> Exception:
         if isinstance(error, sdk.ToolError):
@@ -268,7 +270,8 @@ def _read_block(block: Mapping[str, Any]) -> Part:
         head, _, data = address[len("data:") :].partition(",")
         media_type = head.partition(";")[0]
     else:
-        data, media_type = inner.get("base64") or inner.get("data"), inner.get("mime_type") or inner.get("media_type")
+        data = inner.get("base64") or inner.get("data")
+        media_type = inner.get("mime_type") or inner.get("media_type")
     if not isinstance(data, str) or not media_type:
         return json.dumps(block, default=str)
     return data if inner.get("type") == "text" else decode_file(data, media_type, block.get("filename") or "file")

@@ -234,7 +234,8 @@ class _Bridge:
         return self._truncate(name, results[0])
 
     def _read(self, name: str, arguments: RawArguments) -> ToolCall:
-        tool, call = self.box.get(name), ToolCall(name=name, arguments=to_json_text(arguments))
+        tool = self.box.get(name)
+        call = ToolCall(name=name, arguments=to_json_text(arguments))
         return DIALECTS[self.dialect]().decode_calls([call], [tool._spec] if tool else [])[0]
 
     def _truncate(self, name: str, result: ToolResult) -> ToolResult:
@@ -255,7 +256,8 @@ def _hide(name: str, error: Exception) -> ToolResult:
 
 def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Write a schema as inputs of smolagents, each with one or several types and a description."""
-    definitions, required = schema.get("$defs", {}), schema.get("required", ())
+    definitions = schema.get("$defs", {})
+    required = schema.get("required", ())
 
     def describe(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
         whole = json.dumps({**part, "$defs": definitions} if '"$ref"' in json.dumps(part) else part)

@@ -83,7 +83,8 @@ def code_tool(
     if find_spec("pydantic_monty") is None:
         raise DefinitionError(NO_INTERPRETER)
     program = _Interpreter(InnerCalls.of(tools), max_seconds, max_memory)
-    effect, text = program.calls.effect, f"{DESCRIPTION}```python\n{program.stubs}\n```"
+    effect = program.calls.effect
+    text = f"{DESCRIPTION}```python\n{program.stubs}\n```"
     return tool(program.run_code, description=text, effect=effect)
 
 
@@ -126,7 +127,8 @@ class _Interpreter:
         import pydantic_monty as monty
 
         wait_at_exit()
-        program, printed = _Program(self, context), monty.CollectString()
+        program = _Program(self, context)
+        printed = monty.CollectString()
         limits: monty.ResourceLimits = {
             "max_feed_duration_secs": self.max_seconds,
             "max_total_sleep_secs": self.max_seconds,

@@ -326,7 +326,8 @@ def make_predicate(op: str, wanted: Any) -> Callable[[Any], bool]:
 
 def _compare(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
     """Compare two numbers or two texts; other pairs have no order."""
-    (rank, left), (other, right) = make_sort_key(value), make_sort_key(wanted)
+    rank, left = make_sort_key(value)
+    other, right = make_sort_key(wanted)
     return rank == other and rank != 2 and compare(left, right)
 
 

@@ -178,7 +178,8 @@ async def fetch_page(client: HttpClient, url: str) -> Page:
     """
     response = await client.get(url)
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    body, is_cut = response.content, response.extensions["is_cut"]
+    body = response.content
+    is_cut = response.extensions["is_cut"]
     arguments = (body, media_type, response.charset_encoding, is_cut, str(response.url))
     return Page(
         url=str(response.url),

@@ -97,7 +97,9 @@ class Knowledge:
     """The tools of one store."""
 
     def __init__(self, store: KnowledgeStore, embed: Embed, top_k: int) -> None:
-        self._store, self._embed, self._top_k = store, embed, top_k
+        self._store = store
+        self._embed = embed
+        self._top_k = top_k
 
     @tool(title="Search Knowledge", effect="read")
     def knowledge_search(self, query: Annotated[str, Field(min_length=1, max_length=10_000)]) -> ToolResult:
@@ -185,8 +187,11 @@ class Memories:
         clock: Callable[[], float] = time.time,
     ) -> None:
         validate_store(store, embed)
-        self._store, self._embed, self._clock = store, embed, check_sync_function("clock", clock)
-        self._most, self._min_score = check_whole("most", most), check_number("min_score", min_score, least=-1)
+        self._store = store
+        self._embed = embed
+        self._clock = check_sync_function("clock", clock)
+        self._most = check_whole("most", most)
+        self._min_score = check_number("min_score", min_score, least=-1)
         self._dedup = math.inf if dedup is None else check_number("dedup", dedup, least=-1)
         self._prefetch = Prefetch(self.load, title="Relevant memories", top_k=most, min_score=min_score)
 
@@ -226,7 +231,8 @@ class Memories:
         Raises:
             Failed: The query cannot be embedded, or the store cannot be read.
         """
-        query_embedding, model = embed_texts(self._embed, [query])[0], get_model_name(self._embed)
+        query_embedding = embed_texts(self._embed, [query])[0]
+        model = get_model_name(self._embed)
         nearest = self._store.search(query_embedding, collection=MEMORIES, limit=self._most, model=model)
         return [hit for hit in nearest if hit.score >= self._min_score]
 
@@ -427,7 +433,8 @@ def split_chunks(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[st
         size: Maximum characters of a chunk.
         overlap: Approximate number of them that repeat the end of the chunk before, at most half of the size.
     """
-    chunks, start = [], 0
+    chunks = []
+    start = 0
     while start < len(text):
         end = _find_end(text, start, size)
         chunks.append(text[start:end].strip())

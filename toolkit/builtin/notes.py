@@ -116,14 +116,16 @@ class SharedState:
             Failed: There is no room; nothing was changed.
         """
         with self._lock:
-            size, old = _count_bytes(value), self._texts.get(key)
+            size = _count_bytes(value)
+            old = self._texts.get(key)
             total = self._total + size + (_count_bytes(key) if old is None else -_count_bytes(old))
             if total > self._max_bytes:
                 raise Failed(
                     f"SharedState capacity exceeded: storing '{key}' ({size} bytes) would bring total to "
                     f"{total} / {self._max_bytes} bytes. Remove some first."
                 )
-            self._texts[key], self._total = value, total
+            self._texts[key] = value
+            self._total = total
 
     def remove(self, key: str) -> bool:
         """Remove the text of a name, and return whether there was one."""

@@ -69,6 +69,7 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
         json.dumps(settings, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"provider_tool({name!r}) has a setting that is not JSON: {error}") from None
-    function, effect = _ProviderHandler({"type": name, **settings}), EFFECTS.get(name)
+    function = _ProviderHandler({"type": name, **settings})
+    effect = EFFECTS.get(name)
     tool = Tool.from_schema(name, PARAMETERS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")
     return with_origin(tool, "a tool of the model's provider")

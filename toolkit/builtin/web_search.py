@@ -218,7 +218,8 @@ class Brave(_Engine):
     default_url = "https://api.search.brave.com"
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
-        parameters, headers = {"q": query, "count": str(count)}, {"X-Subscription-Token": self._key}
+        parameters = {"q": query, "count": str(count)}
+        headers = {"X-Subscription-Token": self._key}
         return httpx2.Request("GET", f"{self._base_url}/res/v1/web/search", params=parameters, headers=headers)
 
 
@@ -230,7 +231,8 @@ class Serper(_Engine):
     default_url = "https://google.serper.dev"
 
     def _make_request(self, query: str, count: int) -> httpx2.Request:
-        body, headers = {"q": query, "num": count}, {"X-API-KEY": self._key}
+        body = {"q": query, "num": count}
+        headers = {"X-API-KEY": self._key}
         return httpx2.Request("POST", f"{self._base_url}/search", json=body, headers=headers)
 
 
@@ -310,7 +312,9 @@ def _parse_results(answer: object) -> list[Result]:
 def _parse_result(raw: object) -> Result:
     title = url = snippet = ""
     if isinstance(raw, Result):
-        title, url, snippet = raw.title, raw.url, raw.snippet
+        title = raw.title
+        url = raw.url
+        snippet = raw.snippet
     elif isinstance(raw, Mapping):
         title = _get_text(raw, "title")
         url = _get_text(raw, "url", "link")
@@ -342,7 +346,8 @@ async def rank(embed: Embedding | None, query: str, pieces: Sequence[Piece]) -> 
         return None
     if not pieces:
         return []
-    backend, texts = AsyncBackend(), [query, *(piece.text for piece in pieces)]
+    backend = AsyncBackend()
+    texts = [query, *(piece.text for piece in pieces)]
     try:
         embeddings = await call_function(embed, (texts,), backend)
         ranked: list[Piece] | None = await call_function(_score, (embeddings, pieces), backend)

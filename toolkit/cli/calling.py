@@ -136,11 +136,13 @@ def _explain_value(tool: Tool[..., Any], value: str) -> str:
     names = [*tool.parameters["properties"]]
     name, _, rest = value.partition("=")
     if value.startswith("{"):
-        name, rest = WHOLE, value
+        name = WHOLE
+        rest = value
     elif not names:
         return f"{tool.name} takes no arguments"
     elif name not in names:
-        name, rest = names[0], value
+        name = names[0]
+        rest = value
     return f"write it as an option: --{name.replace('_', '-')} {quote_words(rest)}"
 
 

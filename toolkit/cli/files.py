@@ -19,7 +19,8 @@ from toolkit.errors import DefinitionError
 
 T = TypeVar("T")
 # Code in place of a file, and the name of its module.
-CODE, CODE_NAME = re.compile(r"\s*(@|(def|async def|from|import)\s)"), "functions"
+CODE = re.compile(r"\s*(@|(def|async def|from|import)\s)")
+CODE_NAME = "functions"
 
 
 def load_tools(target: str, *, all_functions: bool, instead: tuple[type[object], ...]) -> Runner | Toolbox:
@@ -38,7 +39,9 @@ def load_tools(target: str, *, all_functions: bool, instead: tuple[type[object],
     """
     source, name = _split_name(target)
     if CODE.match(target):
-        source, name, all_functions = "The code", "", True
+        source = "The code"
+        name = ""
+        all_functions = True
         module = _run_code(target, CODE_NAME, f"<{CODE_NAME}>")
     else:
         module = _import(source)

@@ -142,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Origin", "").removeprefix("http://") not in {*hosts, ""}:
             raise Refused(HTTPStatus.FORBIDDEN, "This request comes from another page.")
         path = self.path.partition("?")[0]
-        root, rest = path[: len(self.server.site.root)], path[len(self.server.site.root) :]
+        root = path[: len(self.server.site.root)]
+        rest = path[len(self.server.site.root) :]
         if not secrets.compare_digest(root.encode(), self.server.site.root.encode()):
             raise Refused(HTTPStatus.NOT_FOUND, "Open the address that the command has printed.")
         return [part for part in rest.split("/") if part]
@@ -156,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(site.render("Chat", site.render_chat([*self.server.exchanges])))
 
     def _post(self, path: list[str]) -> None:
-        server, posted = self.server, self._read()
+        server = self.server
+        posted = self._read()
         match path:
             case ["chat"]:
                 server.send_prompt(posted.get("prompt", [""])[0].replace("\r\n", "\n"))

@@ -144,7 +144,8 @@ class Site:
 def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
     """Render the events of a run as they arrive; HTML that has been sent can only be hidden."""
     has_text = is_open = False
-    count, name = 0, ""  # of texts; of the model
+    count = 0  # of the texts so far
+    name = ""  # of the model
     for event in events:
         if is_open and not isinstance(event, TextDelta):
             is_open = False

@@ -75,7 +75,8 @@ def serve(
     if runner is not None:
         remedy = f"Serve it by A2A: --a2a. {suggest_toolbox(file)}"
         fail(f"{file} has a Runner, whose gates would not apply to clients. {remedy}")
-    prompts, resources = find_values(file, Prompt).values(), find_values(file, Resource).values()
+    prompts = find_values(file, Prompt).values()
+    resources = find_values(file, Resource).values()
     deps = get_deps(file, (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)))
     if http is not None:
         http = _announce(http, "/mcp")
@@ -167,7 +168,8 @@ async def _work_at(address: str, namespace: str, runner: Runner, *, task_queue: 
 
 async def _wait_for_interrupt() -> None:
     """Wait for SIGINT or SIGTERM, so that the worker can end its calls; without signal handlers, until cancelled."""
-    interrupted, loop = asyncio.Event(), asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    loop = asyncio.get_running_loop()
     with suppress(NotImplementedError):  # on Windows, where Ctrl-C cancels the task
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, interrupted.set)

@@ -46,7 +46,8 @@ def render_tool(tool: Tool[..., Any]) -> str:
     try:
         schema, output = tool.parameters, tool.output_schema
     except DefinitionError as error:
-        signature, parts = f"{tool.name}(...)", render_error(str(error))
+        signature = f"{tool.name}(...)"
+        parts = render_error(str(error))
     else:
         signature = _format_signature(tool.name, schema, output)
         parts = _render_parameters(schema) + render_folded("JSON Schema", render_code(format_value(schema), MAX_ANSWER))
@@ -121,7 +122,8 @@ def _render_tools(tools: Sequence[Tool[..., Any]]) -> str:
 
 
 def _render_tool_cells(tool: Tool[..., Any]) -> Iterator[str]:
-    title, marks = render_dim(tool.title or "", tag="div"), _render_marks(tool)
+    title = render_dim(tool.title or "", tag="div")
+    marks = _render_marks(tool)
     yield f'{render_code(tool.name, MAX_NAME)}{title}<div class="h">{marks}</div>'
     try:
         schema = tool.parameters

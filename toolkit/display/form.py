@@ -126,7 +126,8 @@ class Form:
 
     @property
     def _content(self) -> str:
-        about, error = self.tool.description, self._errors.get("", "")
+        about = self.tool.description
+        error = self._errors.get("", "")
         description = f'<p style="white-space:pre-wrap">{escape_text(about, MAX_HELP)}</p>' if about else ""
         alert = f'<p><strong role="alert">{escape_text(error, MAX_HELP)}</strong></p>' if error else ""
         controls = (each.render(self._texts[each.name], self._errors.get(each.name, "")) for each in self._fields)

@@ -207,7 +207,8 @@ class Story:
             case MessageAdded(message=message):
                 self._last_turn.messages.append(message.text)
             case RunFinished():
-                self._answer, self._end = event.output, event.finish_reason
+                self._answer = event.output
+                self._end = event.finish_reason
                 self._about = [format_tokens(event.usage), *self._about]
                 if event.finish_reason == "paused":
                     self._end_calls("paused")
@@ -343,7 +344,8 @@ def render_call(event: ToolCallFinished) -> str:
 def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
     """List the latest turns, with at most 20 calls; active calls have precedence in a turn."""
     latest: list[Turn] = []
-    calls, room = MAX_ACTIVE_CALLS, MAX_ACTIVE_BYTES
+    calls = MAX_ACTIVE_CALLS
+    room = MAX_ACTIVE_BYTES
     for turn in reversed(turns[-MAX_ACTIVE_CALLS:]):
         chosen = sorted(turn.rows, key=lambda call_id: turn.rows[call_id].state in ("done", "error"))[:calls]
         rows = {call_id: row for call_id, row in turn.rows.items() if call_id in chosen}
@@ -385,7 +387,8 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
 
     On a page nothing is folded.
     """
-    rows, response = [row for row in turn.rows.values() if row.state not in hidden], turn.response
+    rows = [row for row in turn.rows.values() if row.state not in hidden]
+    response = turn.response
     if not (rows or response.reasoning or turn.messages):
         return ""
     tag, size = ("h3", MAX_PAGE) if is_page else ("div", MAX_CELL)

@@ -41,7 +41,8 @@ MAX_CALL = 40  # characters of a call that is printed before its progress or res
 SLOW = 1.0  # seconds from which on a call is printed with its duration
 _CLEAR = "\r\x1b[2K"  # carriage return, and erase the line
 # The console of Windows writes escape sequences out unless it is told that they are colours and movements.
-_STDOUT, _WITH_ESCAPES = -11, 7
+_STDOUT = -11
+_WITH_ESCAPES = 7
 _COLOURS: Mapping[str, str] = {
     "Question": "1",
     "Call": "36",
@@ -153,7 +154,8 @@ class Transcript:
         """Write an event; some kinds of events write nothing."""
         match event:
             case TurnStarted():
-                self._call_count, self._has_answer = 0, False
+                self._call_count = 0
+                self._has_answer = False
             case TextDelta(text=text):
                 self.write_part("Answer", text)
                 self._has_answer = True
@@ -222,7 +224,8 @@ class Transcript:
         """End a text that is written in parts, or remove a status line."""
         if self._open_label or self._has_status:
             self._write("\n" if self._open_label else _CLEAR)
-        self._open_label, self._has_status = "", False
+        self._open_label = ""
+        self._has_status = False
 
     def _name_call(self, call: ToolCall, text: str) -> str:
         """Put the call before a text, if the turn has several calls."""

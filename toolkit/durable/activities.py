@@ -52,7 +52,8 @@ T = TypeVar("T")
 TRANSIENT = frozenset({408, 409, 425, 429})
 SLACK = 30.0  # seconds that a call, or its gates, may take beyond their timeouts
 # Seconds between two heartbeats with text, and characters of a response from which on no more is shown.
-STREAM_SECONDS, MAX_STREAMED = 0.25, 100_000
+STREAM_SECONDS = 0.25
+MAX_STREAMED = 100_000
 TOO_LARGE_TO_ASK = "Not run: the arguments are too large to be asked about: {size:,} bytes, and {most:,} are allowed."
 TOO_LARGE = "The call has run, but its result is too large: {size:,} bytes, and {most:,} are allowed."
 
@@ -267,7 +268,9 @@ class Activities:
 
     def _plan_tool(self, tool: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
         """Plan a tool's calls; their longest time is that of the attempts and of the pauses between them."""
-        settings, seconds, gate_seconds = tool.settings, None, None
+        settings = tool.settings
+        seconds = None
+        gate_seconds = None
         limits = [each for each in (settings.timeout, factory.settings.limits.max_seconds) if each is not None]
         if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
@@ -326,7 +329,8 @@ class Activities:
             try:
                 await asyncio.wait({task})
             except asyncio.CancelledError:
-                is_requested, ledger = _is_requested(), run.tool_caller.dispatcher.recording.undo_ledger
+                is_requested = _is_requested()
+                ledger = run.tool_caller.dispatcher.recording.undo_ledger
                 if not is_requested and isinstance(ledger, StepLedger):
                     ledger.is_broken_off = True
                 run.cancellation.cancel()
@@ -350,14 +354,16 @@ class Activities:
         loop = asyncio.get_running_loop()
         pause = min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
         interval = min(STREAM_SECONDS, pause) if shown else pause
-        due, sent = loop.time() + pause, ""
+        due = loop.time() + pause
+        sent = ""
         timer: asyncio.TimerHandle
 
         def beat() -> None:
             nonlocal timer, due, sent
             timer = loop.call_later(interval, beat)
             if loop.time() >= due or (shown and shown.text != sent):
-                due, sent = loop.time() + pause, shown.text if shown else ""
+                due = loop.time() + pause
+                sent = shown.text if shown else ""
                 activity.heartbeat(*(astuple(shown) if shown else ()))
 
         timer = loop.call_later(interval, beat)  # a short step sends none

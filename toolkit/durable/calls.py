@@ -85,7 +85,8 @@ def make_dispatcher(
 
     Without a ledger of the run's own runner, that of a run above may record the call, for `undo`.
     """
-    dispatcher, tool = caller.dispatcher, caller.tools.get(call.name)
+    dispatcher = caller.dispatcher
+    tool = caller.tools.get(call.name)
     dispatcher.foreign.update(step.foreign)
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller

@@ -95,7 +95,8 @@ CUT_OFF = (WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT
 # Parts of the server's error message for a request that is too large.
 TOO_LARGE = ("data size exceeds limit", "larger than max")
 # Decisions on one run that are sent at the same time, and bytes of messages that are sent together, at most.
-MAX_DECISIONS, MAX_SENT = 10, 1_000_000
+MAX_DECISIONS = 10
+MAX_SENT = 1_000_000
 
 logger: logging.Logger = logging.getLogger("toolkit")
 
@@ -148,7 +149,9 @@ class DurableRunner:
         check_type("client", client, Client)
         check_type("runner", runner, Runner, type(None))
         wire.check_name("task_queue", task_queue)
-        self._client, self._runner, self._task_queue = client, runner, task_queue
+        self._client = client
+        self._runner = runner
+        self._task_queue = task_queue
 
     async def start(
         self,
@@ -249,8 +252,10 @@ class DurableRun:
 
     def __init__(self, client: Client, run_id: str, output_type: Any = str) -> None:
         self.id = run_id
-        self._client, self._output_type = client, output_type
-        self._deciding, self._sending = asyncio.Semaphore(MAX_DECISIONS), asyncio.Lock()
+        self._client = client
+        self._output_type = output_type
+        self._deciding = asyncio.Semaphore(MAX_DECISIONS)
+        self._sending = asyncio.Lock()
         self._outbox: dict[str, tuple[list[str], asyncio.Task[None]]] = {}  # by name of the signal
         self._handle = client.get_workflow_handle(run_id, result_type=wire.RunOutcome)
 
@@ -323,7 +328,8 @@ class DurableRun:
         """
         earlier = (await self._read(0))[:offset] if is_whole(offset, 1) else ()
         turn = sum(isinstance(each, ModelResponse) for each in earlier)
-        shown, asked = "", set[str]()
+        shown = ""
+        asked = set[str]()
         async for status, messages in self._follow(offset):
             for message in messages:
                 for event in _make_events(message, turn, shown):

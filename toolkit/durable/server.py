@@ -26,7 +26,8 @@ NO_SERVER = (
 )
 PORT = 7233  # the server's usual one
 # Seconds that it may take to start, and to stop.
-START_SECONDS, STOP_SECONDS = 30.0, 10.0
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
 PAUSE = 0.1
 
 
@@ -56,7 +57,8 @@ class DevServer:
         if program is None:
             raise DefinitionError(NO_SERVER)
         self.address: str = f"127.0.0.1:{port}"
-        self._path, self._port = Path(path).absolute(), port
+        self._path = Path(path).absolute()
+        self._port = port
         self._command = [program, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
         self._command += ["--db-filename", str(self._path), "--log-level", "never", *options]
         self._process: subprocess.Popen[bytes] | None = None

@@ -19,9 +19,18 @@ from toolkit.events import FinishReason, PendingApproval
 
 # Names at the server. If one changed, running runs would have no worker.
 WORKFLOW = "toolkit.run"
-OPEN, MODEL, AUTHORIZE, CALL = "toolkit.open", "toolkit.model", "toolkit.authorize", "toolkit.call"
-CHECK, UNDO, REMEMBER = "toolkit.check", "toolkit.undo", "toolkit.remember"
-DECIDE, STEER, FOLLOW_UP, STATUS, MESSAGES = "decide", "steer", "follow_up", "status", "messages"
+OPEN = "toolkit.open"
+MODEL = "toolkit.model"
+AUTHORIZE = "toolkit.authorize"
+CALL = "toolkit.call"
+CHECK = "toolkit.check"
+UNDO = "toolkit.undo"
+REMEMBER = "toolkit.remember"
+DECIDE = "decide"
+STEER = "steer"
+FOLLOW_UP = "follow_up"
+STATUS = "status"
+MESSAGES = "messages"
 
 # Seconds until another worker takes over from one that died while it decided the next step.
 TASK_SECONDS = 5.0

@@ -62,14 +62,16 @@ class _TaskRunner(WorkflowRunner):
     @override
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = self._inner.create_instance(det)
-        activate, last = instance.activate, (-1, 0)  # time and length of the history in the task before
+        activate = instance.activate
+        last = (-1, 0)  # time and length of the history in the task before
 
         def activate_in_task(act: WorkflowActivation) -> WorkflowActivationCompletion:
             nonlocal last
             if all(job.WhichOneof("variant") in _NO_EVENTS for job in act.jobs):
                 return activate(act)
             # The time is that of the task's start: if it stays while the history grows, no task has started.
-            time, length = act.timestamp.ToNanoseconds(), act.history_length
+            time = act.timestamp.ToNanoseconds()
+            length = act.history_length
             if not act.is_replaying and time == last[0] and length > last[1]:
                 completion = WorkflowActivationCompletion()
                 completion.failed.failure.message = "The run is between two tasks. Ask again."
@@ -207,7 +209,8 @@ def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
     Raises:
         DefinitionError: One of them does.
     """
-    option, tools = factory.options.get, [*factory.toolbox]
+    option = factory.options.get
+    tools = [*factory.toolbox]
     agents = [agent for agent in map(find_instance, tools) if isinstance(agent, SubAgent)]
     has_ledger = has_ledger or option("ledger") is not None
     faults = [

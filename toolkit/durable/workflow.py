@@ -59,7 +59,8 @@ with workflow.unsafe.imports_passed_through():
     from toolkit.events import REASONS_WITHOUT_ANSWER, PendingApproval
 
 # Seconds between two attempts to find a worker with the tools of the run.
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
 MAX_PENDING = 1_000  # the engine allows 2,000 pending activities of one run
 # The first activity changes nothing, so it is retried.
 OPEN_RETRY = RetryPolicy(maximum_interval=timedelta(seconds=10), maximum_attempts=10)
@@ -196,7 +197,8 @@ class RunWorkflow:
     @workflow.query(name=wire.STATUS)
     def status(self) -> dict[str, Any]:
         """Return the progress of the run, as plain data."""
-        state, has_ended = self._conversation.state, self._has_ended
+        state = self._conversation.state
+        has_ended = self._has_ended
         if state.phase == "finished" and not has_ended:  # the answer may not be of its type
             state = state.replace(phase="asking")
         return {
@@ -304,7 +306,8 @@ class RunWorkflow:
 
     async def _run_calls(self, step: RunCalls) -> None:
         """Run the open calls except those that wait for a decision."""
-        waiting, state = self._pending, self._conversation.state
+        waiting = self._pending
+        state = self._conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         results = [message for message in state.messages if isinstance(message, ToolMessage)]
         foreign = sorted({*self._input.foreign, *(name for result in results for name in result.foreign)})
@@ -322,7 +325,8 @@ class RunWorkflow:
                 self._answers[call.id] = outcome.output
 
         calls = [call for call in step.calls if call.id not in waiting]
-        order, max_seconds = self._plan.order, self._plan.limits.get("max_seconds")
+        order = self._plan.order
+        max_seconds = self._plan.limits.get("max_seconds")
         own_order: Any = batched(order) if isinstance(order, int) else order
         for batch in split_batches(calls, own_order, lambda call: self._get_plan(call).runs_alone):
             reason = explain_skip(
@@ -348,7 +352,8 @@ class RunWorkflow:
                 for _ in range(count):
                     self._conversation.count_call(name, 0)
         asked = [load_pending(each.pending) for each in outcomes if each.pending]
-        pending, answers = [*waiting.values(), *asked], self._answers
+        pending = [*waiting.values(), *asked]
+        answers = self._answers
         for each in asked:
             self._decided.pop(each.call.id, None)  # the call has changed, and is asked about again
         self._conversation.end_turn(
@@ -411,7 +416,8 @@ class RunWorkflow:
         """Run a sub-agent as a workflow of its own; its id has those of this run and of the call."""
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
-        seconds, reason = self._limit_child(call), note_effects(Cancelled(), has_started=True).text
+        seconds = self._limit_child(call)
+        reason = note_effects(Cancelled(), has_started=True).text
         timer: asyncio.TimerHandle | None = None
 
         def stop() -> None:
@@ -505,7 +511,8 @@ class RunWorkflow:
         self._conversation.add_usage(Usage(**usage))
 
     async def _wait_for_decision(self) -> None:
-        start, total = workflow.time(), len(self._conversation.state.pending)
+        start = workflow.time()
+        total = len(self._conversation.state.pending)
         is_long = workflow.info().is_continue_as_new_suggested
         await workflow.wait_condition(lambda: len(self._pending) < total or is_long())
         self._waited += workflow.time() - start
@@ -521,7 +528,8 @@ class RunWorkflow:
 
     def _continue_as_new(self) -> NoReturn:
         """Continue under a new history, since the old one has become long."""
-        (steering, follow_ups), decided = _drain(self._queue), [*self._decided.values()]
+        (steering, follow_ups) = _drain(self._queue)
+        decided = [*self._decided.values()]
         extra = [*steering, *follow_ups, *map(vars, decided)]
         workflow.continue_as_new(
             replace(
@@ -556,9 +564,11 @@ async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 def _make_failure(error: ToolkitError | FailureError, state: RunState) -> ApplicationError:
     """Make the failure of a run, with its usage for the run above."""
-    kind, text = type(error).__name__, str(error)
+    kind = type(error).__name__
+    text = str(error)
     if isinstance(error, ApplicationError):
-        kind, text = error.type or "RunError", error.message
+        kind = error.type or "RunError"
+        text = error.message
     used = {"usage": vars(state.usage), "calls_by_tool": dict(state.calls_by_tool)}
     return ApplicationError(text, used, type=kind, non_retryable=True)
 

@@ -36,11 +36,14 @@ Summarize: TypeAlias = Callable[[Sequence[Message]], str | Awaitable[str]]
 # Estimated tokens of an image or a file: providers count from 85 to several thousand.
 ATTACHMENT_TOKENS = 1_000
 # Lines of a result that is cut, and its most characters.
-LINES, CHARACTERS = 50, 10_000
+LINES = 50
+CHARACTERS = 10_000
 # Characters of a message in a summary; more for a message of the user.
-MAX_SUMMARY_LINE, MAX_USER_LINE = 200, 1_000
+MAX_SUMMARY_LINE = 200
+MAX_USER_LINE = 1_000
 # Characters of the first line of a summary, and of the note in a text whose middle is left out.
-MAX_HEAD, MAX_NOTE = 70, 50
+MAX_HEAD = 70
+MAX_NOTE = 50
 # The most tokens of all summaries, in percent of `max_tokens`.
 SUMMARY = 10
 # The goal of cutting results and summarising turns, in percent of `max_tokens`. It is lower than necessary, so that the
@@ -124,7 +127,8 @@ class Compaction:
 
     def _list_levels(self, history: _History, point: int, start: int, cut: int) -> Iterable[tuple[int, int, float]]:
         """Yield positions for a request, those that cut the most last, each with the size below which it is chosen."""
-        whole, target = self._max_tokens, self._max_tokens * TARGET / 100
+        whole = self._max_tokens
+        target = self._max_tokens * TARGET / 100
         yield start, cut, whole
         last = max(start, history.find_last_turn(point))
         recent = max(start, min(last, history.find_recent(point, self._keep_recent)))
@@ -272,7 +276,8 @@ class _History:
         kept = {*self._list_kept(len(self._blocks)), *range(start, len(self._blocks))}
         sections: list[_Section] = []
         for number, block in enumerate(self._blocks):
-            messages, is_sent = self._cut_block(block) if number < cut else block, number in kept
+            messages = self._cut_block(block) if number < cut else block
+            is_sent = number in kept
             if sections and sections[-1][1] == is_sent:
                 messages = (*sections.pop()[0], *messages)
             sections.append((messages, is_sent))

@@ -80,14 +80,17 @@ class _ResultCache:
     """Results by key, least recently used first."""
 
     def __init__(self, ttl: float, maxsize: int, clock: Callable[[], float]) -> None:
-        self._ttl, self._maxsize, self._clock = ttl, maxsize, clock
+        self._ttl = ttl
+        self._maxsize = maxsize
+        self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[CacheKey, _CacheEntry] = {}
         self._changes = 0
 
     async def get_or_call(self, tool: Tool[..., Any], place: CacheKey, call: ToolCall, call_next: Next) -> ToolResult:
         with self._lock:
-            entry, changes = self._look_up(tool, place), self._changes
+            entry = self._look_up(tool, place)
+            changes = self._changes
         if entry is not None and (known := _copy(entry.result)) is not None:
             return known
         result = await call_next(call)
@@ -256,7 +259,8 @@ class _CallHistory:
                 self.refused += 1
                 text = _format_refusal(past.identity[0], last[-1])
                 raise Halt(text) if self.refused == self.stop_after else Denied(f"{text} {ADVICE}")
-            self.refused, self.last_time = 0, now
+            self.refused = 0
+            self.last_time = now
             self.calls.append(past)
         return past
 

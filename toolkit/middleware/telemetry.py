@@ -36,7 +36,8 @@ MAX_NAME = 100  # characters of a tool's name, which a model may invent
 # The conventions have no attribute for the id of a run, which stays the same when the run is resumed.
 RUN_ID = "toolkit.run.id"
 # Bucket boundaries of the histograms, in seconds.
-SHORT, LONG = [0.01 * 2**power for power in range(14)], [0.1 * 2**power for power in range(13)]
+SHORT = [0.01 * 2**power for power in range(14)]
+LONG = [0.1 * 2**power for power in range(13)]
 # The pieces of a streamed response.
 DELTAS = (TextDelta, ReasoningDelta, ToolArgumentsDelta, OutputDelta)
 # Fields of Usage by their names in the conventions.
@@ -109,7 +110,8 @@ class Telemetry:
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        self._content, self._provider = content, provider
+        self._content = content
+        self._provider = provider
         self._tracer = trace.get_tracer("toolkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("toolkit", meter_provider=meter_provider)
         self._run_seconds, self._turn_seconds, self._first_chunk_seconds, self._call_seconds = (
@@ -148,7 +150,9 @@ class Telemetry:
             if not run.has_input:
                 self._add_messages(run.span, "input", event.messages)
                 run.has_input = True
-            run.turn_start, run.first_chunk, run.messages = time.time(), 0.0, event.messages
+            run.turn_start = time.time()
+            run.first_chunk = 0.0
+            run.messages = event.messages
         elif isinstance(event, DELTAS):
             run.first_chunk = run.first_chunk or time.time()
         elif isinstance(event, RunFinished):
@@ -162,7 +166,9 @@ class Telemetry:
 
     async def __call__(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Execute a call inside a span."""
-        run_id, start, name = call_next.context.run_id, time.perf_counter(), call.name[:MAX_NAME]
+        run_id = call_next.context.run_id
+        start = time.perf_counter()
+        name = call.name[:MAX_NAME]
         run = self._runs.get(run_id) or _TracedRun(trace.get_current_span())
         known = name if name in call_next.tools else "unknown"  # a model may invent any number of names
         measured = {"gen_ai.tool.name": known, "gen_ai.tool.type": "function", **run.agent}
@@ -221,11 +227,14 @@ class Telemetry:
             seconds = max(0.0, run.first_chunk - start)
             attributes |= {"gen_ai.request.stream": True, "gen_ai.response.time_to_first_chunk": seconds}
             self._first_chunk_seconds.record(seconds, measured)
-        parent, start_time = trace.set_span_in_context(run.span), int(start * 1e9)
+        parent = trace.set_span_in_context(run.span)
+        start_time = int(start * 1e9)
         span = self._tracer.start_span(f"chat {run.model}", parent, SpanKind.CLIENT, attributes, start_time=start_time)
         self._add_messages(span, "input", run.messages)
         self._add_messages(span, "output", (response,) if response else ())
-        run.turn_start, run.first_chunk, run.messages = 0.0, 0.0, ()
+        run.turn_start = 0.0
+        run.first_chunk = 0.0
+        run.messages = ()
         if error:
             self._fail(span, measured, type(error).__qualname__, str(error))
         span.end()

@@ -216,7 +216,8 @@ class _Gate:
             await PlainTextResponse(text, status, headers)(scope, receive, send)
             return
         _arrival.set(time.monotonic())
-        left, marks = MAX_REQUEST, MarkCounter()
+        left = MAX_REQUEST
+        marks = MarkCounter()
 
         async def receive_some() -> ASGIMessage:
             nonlocal left
@@ -292,7 +293,9 @@ class _Executor(AgentExecutor):
     """Starts or resumes a run for each message."""
 
     def __init__(self, runner: Runner, deps: Any, keep: int) -> None:
-        self._runner, self._deps, self._keep = runner, deps, keep
+        self._runner = runner
+        self._deps = deps
+        self._keep = keep
         self._conversations: OrderedDict[tuple[str, str], _Conversation] = OrderedDict()
 
     @override
@@ -325,7 +328,8 @@ class _Executor(AgentExecutor):
         """Forget a task that waits for approval; for a working task the SDK cancels `execute`, and so the run."""
         conversation = self._find_conversation(context, f"{context.context_id}")
         if conversation.task_id == context.task_id:
-            conversation.task_id, conversation.state = "", None
+            conversation.task_id = ""
+            conversation.state = None
         await TaskUpdater(event_queue, f"{context.task_id}", f"{context.context_id}").cancel()
 
     def _find_conversation(self, context: RequestContext, context_id: str) -> _Conversation:
@@ -341,7 +345,8 @@ class _Executor(AgentExecutor):
     ) -> RunResult[Any] | None:
         """Start a run, or resume the one that waits; if the message allows neither, answer it and return None."""
         parts = [part for part in map(read_part, message.parts) if part]
-        state, is_waiting = conversation.state, conversation.task_id == updater.task_id
+        state = conversation.state
+        is_waiting = conversation.task_id == updater.task_id
         if not is_new and (state is None or not is_waiting):
             await updater.failed(_make_message(updater, CANNOT_CONTINUE))
         elif state is None and parts:
@@ -352,7 +357,8 @@ class _Executor(AgentExecutor):
         elif not is_waiting:
             await updater.reject(_make_message(updater, OTHER_TASK.format(id=conversation.task_id)))
         elif decisions := _read_decisions(message, conversation.list_asked(_arrival.get())):
-            conversation.task_id, conversation.state = "", None
+            conversation.task_id = ""
+            conversation.state = None
             return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
             await _ask_for_decisions(updater, state.pending)
@@ -362,8 +368,10 @@ class _Executor(AgentExecutor):
 async def _report_result(conversation: _Conversation, result: RunResult[Any], updater: TaskUpdater) -> None:
     """Report the result of a run: its task ends, or waits for decisions."""
     if result.is_paused:
-        now, earlier = time.monotonic(), conversation.asked
-        conversation.task_id, conversation.state = updater.task_id, result.state
+        now = time.monotonic()
+        earlier = conversation.asked
+        conversation.task_id = updater.task_id
+        conversation.state = result.state
         conversation.asked = {each.digest: earlier.get(each.digest, now) for each in result.pending}
         await _ask_for_decisions(updater, result.pending)
     elif result.finish_reason == "cancelled":

@@ -191,7 +191,8 @@ class AGUIEncoder(RunEncoder):
 
     @override
     def _open_turn(self, turn: int) -> WireEvent:
-        self._turn_id, self._reasoning_parts = f"{self.run_id}-{turn}", 0
+        self._turn_id = f"{self.run_id}-{turn}"
+        self._reasoning_parts = 0
         return self._open_part("step", {"type": "STEP_STARTED", "stepName": f"turn {turn}"}, "STEP_FINISHED")
 
     @override
@@ -227,7 +228,8 @@ def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
 
 def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
     """Encode a call that waits for approval; the interrupt has the call's id."""
-    call, facts = approval.call, event_to_dict(ApprovalNeeded(approval))
+    call = approval.call
+    facts = event_to_dict(ApprovalNeeded(approval))
     names = ("toolName", "arguments", "reasoning", "digest", "effect", "source", "imports", "agent")
     metadata = {name: facts[name] for name in names if name in facts}
     message = replace_surrogates(f"Allow {approval.title or call.name}? {approval.reason}".rstrip())

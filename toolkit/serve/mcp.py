@@ -124,7 +124,8 @@ def make_server(
     for tool in box:
         check_deps(tool, deps, "pass deps= to the server")
     box.schemas("mcp")  # a tool that cannot be described to a client is found here
-    library, handlers = _Library(prompts, resources, deps), dict[str, Any]()
+    library = _Library(prompts, resources, deps)
+    handlers = dict[str, Any]()
     if library.prompts.names:
         handlers |= {"on_list_prompts": library.list_prompts, "on_get_prompt": library.get_prompt}
     if library.resources:
@@ -135,9 +136,8 @@ def make_server(
         }
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[_render_tool(tool, schema) for tool, schema in zip(box, box.schemas("mcp"))]
-        )
+        listed = [_render_tool(tool, schema) for tool, schema in zip(box, box.schemas("mcp"))]
+        return types.ListToolsResult(tools=listed)
 
     async def call_tool(
         context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -209,7 +209,8 @@ class _ServedCall:
 
     async def run(self) -> types.CallToolResult | types.InputRequiredResult:
         """Execute the call and report its progress; the result is returned after the last report."""
-        loop, updates = asyncio.get_running_loop(), asyncio.Queue["str | None"]()
+        loop = asyncio.get_running_loop()
+        updates = asyncio.Queue["str | None"]()
 
         def emit(text: str | None, partial: Any) -> None:
             call_soon(loop, updates.put_nowait, shorten(write_value(partial) if text is None else text, MAX_UPDATE))
@@ -217,13 +218,15 @@ class _ServedCall:
         result = ToolResult()
         async with anyio.create_task_group() as group:
             group.start_soon(self._report_progress, updates)
-            arguments, context = self.params.arguments or {}, ToolContext(deps=self.deps, emit=emit)
+            arguments = self.params.arguments or {}
+            context = ToolContext(deps=self.deps, emit=emit)
             approve = self.approver or self._ask_client
             result = await _execute(self.box, self.params.name, arguments, context, approve)
             call_soon(loop, updates.put_nowait, None)
         if self.questions:
             return types.InputRequiredResult(input_requests=self.questions)
-        call, tool = ToolCall(name=self.params.name), self.box.get(self.params.name)
+        call = ToolCall(name=self.params.name)
+        tool = self.box.get(self.params.name)
         specs = [] if tool is None else [tool._spec]
         return types.CallToolResult.model_validate(DIALECTS["mcp"]().render_results([(call, result)], specs)[0])
 

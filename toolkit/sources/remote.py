@@ -241,7 +241,8 @@ class RemoteSource:
         self._left_out.append(f"the {self._item} {shorten(repr(name), MAX_TITLE)} is left out: {reason}")
 
     def _warn_of_left_out(self) -> None:
-        shown, more = self._left_out[:MAX_SHOWN], len(self._left_out) - MAX_SHOWN
+        shown = self._left_out[:MAX_SHOWN]
+        more = len(self._left_out) - MAX_SHOWN
         if shown:
             rest = [f"{more:,} more are left out."] if more > 0 else []
             logger.warning("%r: %s", self, "\n  ".join([*shown, *rest]))
@@ -308,12 +309,15 @@ class BoundedStream:
     def __init__(self, response: Any, max_bytes: float, max_marks: int) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise self.error("it is compressed, although that was not asked for")
-        self._stream, self._max_bytes, self._max_marks = response.stream, max_bytes, max_marks
+        self._stream = response.stream
+        self._max_bytes = max_bytes
+        self._max_marks = max_marks
         kinds = (response.request.headers.get("accept", ""), response.headers.get("content-type", ""))
         self._has_events = all("text/event-stream" in kind.lower() for kind in kinds)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left, marks = self._max_bytes, MarkCounter()
+        left = self._max_bytes
+        marks = MarkCounter()
         async for chunk in self._stream:
             left -= len(chunk)
             if left < 0:

@@ -90,7 +90,8 @@ class Database:
             raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
         # Absolute, since the process may change its directory.
         self.path: str = MEMORY if path == MEMORY else str(Path(path).absolute())
-        self._layout, self._timeout = layout, timeout
+        self._layout = layout
+        self._timeout = timeout
         self._lock = threading.RLock()
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
         # Not at exit: a thread may still use the connection then, and an open file loses nothing.

@@ -121,7 +121,8 @@ class OpenAIEmbeddings:
         if client is not None and is_async(client.embeddings.create):
             raise DefinitionError(f"client={type(client).__name__}: it is asynchronous; pass an openai.OpenAI.")
         self.model = model
-        self._client, self._timeout = client, check_seconds("timeout", timeout)
+        self._client = client
+        self._timeout = check_seconds("timeout", timeout)
         self._dimensions = None if dimensions is None else check_whole("dimensions", dimensions)
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
@@ -145,7 +146,8 @@ class OpenAIEmbeddings:
 
 
 def _make_client() -> openai.OpenAI:
-    base_url, key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
+    base_url = os.environ.get("OPENAI_BASE_URL")
+    key = os.environ.get("OPENAI_API_KEY")
     no_key: Any = "none" if base_url else None  # private servers rarely require a key
     return make_sync_client(base_url, key or no_key)
 

@@ -175,7 +175,8 @@ class SQLiteKnowledge(SQLiteStore):
     ) -> None:
         check_sync_function("clock", clock)
         super().__init__(path, LAYOUT, timeout=timeout)
-        self._clock, self._owner = clock, ""
+        self._clock = clock
+        self._owner = ""
 
     def with_owner(self, owner: str) -> Self:
         """Return the same store for another owner; neither sees the documents of the other.

@@ -138,7 +138,8 @@ class Cassette:
         self._clean = make_cleaner(secrets, patterns)
         self._lock = threading.Lock()
         self.name: str = "" if model is None else model.name
-        self._requests, self._calls = _Track("request"), _Track("call")
+        self._requests = _Track("request")
+        self._calls = _Track("call")
         if mode == "replay" and not self.path.exists():
             raise ScriptError(
                 f'There is no cassette {self.path}. Record it: Cassette(path, model, mode="record"), or, with the '
@@ -233,14 +234,17 @@ class Cassette:
     def _load_file(self) -> None:
         try:
             data = json.loads(self.path.read_text(encoding="utf-8"))
-            version, requests, calls = data["version"], [*data["records"]], [*data.get("calls", ())]
+            version = data["version"]
+            requests = [*data["records"]]
+            calls = [*data.get("calls", ())]
             self.name = self.name or str(data["model"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path} is not a cassette: {type(error).__name__}: {error}") from error
         if version != VERSION:
             raise ValueError(f"{self.path} is a cassette of version {version!r}, and this library reads {VERSION}.")
         for track, records in (self._requests, requests), (self._calls, calls):
-            track.records, track.unused = records, [*range(len(records))]
+            track.records = records
+            track.unused = [*range(len(records))]
 
     def _describe_request(self, request: ModelRequest) -> dict[str, Any]:
         """Return the part of a request that is compared, and written to the file."""

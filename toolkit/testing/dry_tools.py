@@ -116,7 +116,8 @@ def _make_sample(schema: Any, root: Any, depth: int) -> Any:
         return _make_sample(branches[0], root, depth - 1)
     kind = part.get("type")
     if kind == "object":
-        members, required = part.get("properties", {}), part.get("required", ())
+        members = part.get("properties", {})
+        required = part.get("required", ())
         return {name: _make_sample(each, root, depth - 1) for name, each in members.items() if name in required}
     if kind == "array":
         items = part.get("prefixItems") or ([part["items"]] if part.get("items") else [])

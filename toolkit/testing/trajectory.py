@@ -106,7 +106,8 @@ def _is_match(want: ExpectedCall, got: ToolCallFinished, *, partial: bool) -> bo
     ran = got.ran or got.call
     if want.name != ran.name or any(getattr(want, key) not in ("", (), getattr(ran, key)) for key in METADATA):
         return False
-    wanted, arguments = load_if_json(want.arguments), load_if_json(ran.arguments)
+    wanted = load_if_json(want.arguments)
+    arguments = load_if_json(ran.arguments)
     if partial and isinstance(wanted, dict) and isinstance(arguments, dict):
         arguments = {name: value for name, value in arguments.items() if name in wanted}
     return _is_same(wanted, arguments)

@@ -19,7 +19,8 @@ from toolkit._schema.json_text import load_if_json
 Document: TypeAlias = Any
 Members: TypeAlias = list[tuple[str, Any]]
 
-KEY, VALUE = "key", "value"
+KEY = "key"
+VALUE = "value"
 
 # Sent by a model to leave out a property for which null is a value.
 OMIT: Mapping[str, bool] = {"omit": True}
@@ -133,7 +134,8 @@ def _is_pair(item: Any) -> bool:
 def ends_in_key(document: Document) -> bool:
     """Return whether the beginning of a document may end in a pair whose value is missing."""
     if isinstance(document, list) and document:
-        first, last = document[0], document[-1]
+        first = document[0]
+        last = document[-1]
         may_be_pairs = first is last or _is_pair(first)
         return (may_be_pairs and isinstance(last, dict) and last.keys() <= {KEY}) or ends_in_key(last)
     return isinstance(document, dict) and bool(document) and ends_in_key(next(reversed(document.values())))

@@ -108,7 +108,8 @@ def _are_disjoint_objects(one: Schema, other: Schema, root: Any, depth: int) -> 
     if _requires_forbidden_key(one, other) or _requires_forbidden_key(other, one):
         return True
     needed = [key for key in one.get("required", ()) if key in other.get("required", ())]
-    mine, theirs = one.get("properties", {}), other.get("properties", {})
+    mine = one.get("properties", {})
+    theirs = other.get("properties", {})
     return any(are_disjoint(mine.get(key), theirs.get(key), root, depth) for key in needed)
 
 

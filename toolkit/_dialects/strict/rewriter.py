@@ -308,7 +308,8 @@ def _define(state: RewriteState, pointer: str) -> str:
     is_outlined = keys and all(map(state.rules.accepts_key, keys))
     state.definitions[name] = state.make_object({key: {} for key in keys}, required) if is_outlined else {}
     part = rewrite(state, target, last)
-    state.definitions[name], state.decoders[name] = part.schema, part.decoder
+    state.definitions[name] = part.schema
+    state.decoders[name] = part.decoder
     return name
 
 
@@ -373,7 +374,8 @@ def _rewrite_free_keys(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
-    own, needed = as_mapping(schema.get("properties")), schema.get("required", ())
+    own = as_mapping(schema.get("properties"))
+    needed = schema.get("required", ())
     has_rest = _is_open(schema)
     sent: dict[str, Any] = {}
     required: list[str] = []
@@ -394,7 +396,8 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
             listed.append(property_)
     if not has_rest:
         return Part(state.make_object(sent, required), ObjectDecoder(tuple(listed)) if listed else None)
-    rest, pairs = make_free_name("additional_properties", {*own, *sent}), _rewrite_free_keys(state, schema, path)
+    rest = make_free_name("additional_properties", {*own, *sent})
+    pairs = _rewrite_free_keys(state, schema, path)
     if not state.rules.sends("required", "partial"):
         required.append(rest)
     decoder = ObjectDecoder(tuple(listed), rest, cast("PairsDecoder", pairs.decoder))

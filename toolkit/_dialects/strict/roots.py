@@ -101,7 +101,8 @@ def merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
     both = {**{key: second[key] for key in second if "if" not in first or key not in _CONDITION}, **first}
     for keyword in ("properties", "patternProperties"):
         if keyword in first and keyword in second:
-            one, other = first[keyword], second[keyword]
+            one = first[keyword]
+            other = second[keyword]
             different = [name for name in one if name in other and one[name] != other[name]]
             both[keyword] = {**one, **other, **{name: {"allOf": [one[name], other[name]]} for name in different}}
     if "required" in first and "required" in second:

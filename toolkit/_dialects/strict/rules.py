@@ -325,7 +325,8 @@ class Part:
 
     def add_description(self, *texts: str) -> Part:
         """Return a copy with sentences added to the description, after a full stop."""
-        own, added = self.schema.get("description", ""), " ".join(filter(None, texts))
+        own = self.schema.get("description", "")
+        added = " ".join(filter(None, texts))
         if own and added and (own[-1].isalnum() or own[-1] in _CLOSING):
             own += "."
         description = " ".join(filter(None, (own, added)))
@@ -358,7 +359,8 @@ def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
 
 def _count_levels(nodes: Sequence[Schema]) -> int:
     """Count the levels of nested objects; a recursive one counts once."""
-    root, depths = nodes[0], dict[str, int]()
+    root = nodes[0]
+    depths = dict[str, int]()
 
     def measure(schema: Any) -> int:
         if not isinstance(schema, Mapping):

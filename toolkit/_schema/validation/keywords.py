@@ -253,7 +253,8 @@ def _write_contains(writer: KeywordWriter, schema: Schema, place: str) -> list[N
         return []
     inner = writer.probe_at(join_pointer(place, "contains"))
     writer.work.add(place, deeper=[inner])
-    least, most = schema.get("minContains", 1), schema.get("maxContains", inf)
+    least = schema.get("minContains", 1)
+    most = schema.get("maxContains", inf)
 
     def check(value: list[Any], info: Any) -> list[Any]:
         count = sum(writer.probe.fits(inner, item, info) for item in value)
@@ -356,7 +357,8 @@ def _write_field(
     cores += [_write_matched(writer, place, pattern) for pattern, matches in patterns.items() if matches(name)]
     if not cores:
         cores = [writer.write_deeper(place, schema.get("additionalProperties", True), "additionalProperties")]
-    core, required = write_chain(cores), name in schema.get("required", ())
+    core = write_chain(cores)
+    required = name in schema.get("required", ())
     if writer.fills and not required and isinstance(known[name], dict) and "default" in known[name]:
         core = {"type": "default", "schema": core, "default": known[name]["default"], "copy_default": True}
     return {"type": "typed-dict-field", "schema": core, "required": required}

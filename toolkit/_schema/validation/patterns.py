@@ -91,7 +91,8 @@ def build_matcher(pattern: str, place: str) -> Callable[[str], bool]:
 
 
 def _translate(pattern: str) -> str:
-    written, is_inside = [], False
+    written = []
+    is_inside = False
     for sign in _TOKEN.findall(pattern):
         known = _INSIDE if is_inside else _OUTSIDE
         written.append(known.get(sign) or _translate_escape(sign))

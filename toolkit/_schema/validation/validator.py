@@ -40,7 +40,9 @@ def build_validator(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     Raises:
         DefinitionError: The schema is invalid or not supported; the message names the place.
     """
-    document, probe, work = SchemaDocument.load(schema), Probe(), Workload()
+    document = SchemaDocument.load(schema)
+    probe = Probe()
+    work = Workload()
     reader = KeywordWriter(document, probe, work, fills=True)
     core = reader.write(document.root, "")
     reader.complete()

@@ -206,7 +206,8 @@ class CodingTools(FileTools):
             case_sensitive: Whether upper and lower case differ.
             context: Cancels the search.
         """
-        matches, is_match = compile_pattern(pattern, case_sensitive=case_sensitive), compile_glob(include)
+        matches = compile_pattern(pattern, case_sensitive=case_sensitive)
+        is_match = compile_glob(include)
         errors = _report_errors("Search error", path)
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
             hits: list[str] = []

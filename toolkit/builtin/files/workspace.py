@@ -51,7 +51,8 @@ class FileTools:
     """The base of tools for the files of one workspace."""
 
     def __init__(self, workspace: Workspace, *, hashes: bool) -> None:
-        self._workspace, self._hashes = workspace, hashes
+        self._workspace = workspace
+        self._hashes = hashes
 
     @property
     def identity(self) -> str:
@@ -73,7 +74,8 @@ class WorkspaceTools(FileTools):
             path: File path relative to the workspace.
         """
         with _report_errors("read error", path), self._workspace.open_file(path) as file:
-            data, mark = file.read(MAX_READ + 1), ""
+            data = file.read(MAX_READ + 1)
+            mark = ""
             is_cut = len(data) > MAX_READ
             text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
             with suppress(TooLarge):
@@ -226,7 +228,8 @@ class Workspace:
         if self._is_file(path):
             yield start, True
             return
-        pending, count = [(start, depth)], 0
+        pending = [(start, depth)]
+        count = 0
         while pending:
             directory, left = pending.pop()
             entries = self._list_directory(directory, check, self.max_entries - count, is_start=directory == start)

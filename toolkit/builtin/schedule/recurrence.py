@@ -60,7 +60,8 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
         ValueError: The rule is invalid or never due, or the zone does not exist.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
-    recurrence, time_zone = parse_rule(rule), find_zone(zone)
+    recurrence = parse_rule(rule)
+    time_zone = find_zone(zone)
     if recurrence is None:
         return find_next_cron_run(rule, now, time_zone)
     return _find_next_run(recurrence, now, time_zone)
@@ -166,7 +167,8 @@ def parse_rule(rule: str) -> Recurrence | None:
     match = _RULE.fullmatch(rule.strip().lower())
     try:
         hour, minute, kind, days = match.groups() if match else ("", "", "", None)
-        at, names = time(int(hour), int(minute)), [name.strip() for name in (days or "").split(",")]
+        at = time(int(hour), int(minute))
+        names = [name.strip() for name in (days or "").split(",")]
         if kind in ("once", "daily") and days is None:
             return Recurrence(at)
         if kind == "custom" or (kind == "weekly" and len(names) == 1):
@@ -198,7 +200,8 @@ def compose_rule(time: str, recurrence: str, day: str) -> str:
     Raises:
         ToolError: A day was given for a recurrence that takes none.
     """
-    at, kind = time.strip() or DEFAULT_TIME, recurrence.strip().lower()
+    at = time.strip() or DEFAULT_TIME
+    kind = recurrence.strip().lower()
     if kind not in DEFAULT_DAYS:
         if day.strip():
             raise ToolError(f"{recurrence} takes no day, and {day} was given. {RULE_HELP}")

@@ -102,10 +102,13 @@ class Scheduler:
         is_method = getattr(run, "__func__", None) in vars(Runner).values()
         if not isinstance(run, Runner) and (is_method or not callable(run)):
             raise DefinitionError(f"run={run!r:.100} is neither a Runner nor a function of a Firing.")
-        self._run, self._store, self._clock = run, store, check_sync_function("clock", clock)
+        self._run = run
+        self._store = store
+        self._clock = check_sync_function("clock", clock)
         self._on_run = None if on_run is None else check_function("on_run", on_run)
         self._allow = None if allow is None else check_function("allow", allow)
-        self._lease, self._poll = check_number("lease", lease), check_number("poll", poll)
+        self._lease = check_number("lease", lease)
+        self._poll = check_number("poll", poll)
         self._attempts = ATTEMPTS if check_choice("crashed", crashed, "skip", "again") == "again" else 1
         self._stopping = Cancellation()
 

@@ -207,7 +207,8 @@ class SQLiteSchedule(SQLiteStore):
 
 
 _FIELDS = tuple(field.name for field in fields(Action))
-_NAMES, _MARKS = ", ".join(_FIELDS), ", ".join("?" for _ in _FIELDS)
+_NAMES = ", ".join(_FIELDS)
+_MARKS = ", ".join("?" for _ in _FIELDS)
 _COUNT = "SELECT count(*) FROM actions WHERE owner = ?"
 _ADD = f"INSERT INTO actions ({_NAMES}) VALUES ({_MARKS})"  # noqa: S608  # built from constants alone
 _ACTIONS = f"SELECT {_NAMES} FROM actions WHERE :owner IS NULL OR owner = :owner ORDER BY next_run, rowid"  # noqa: S608

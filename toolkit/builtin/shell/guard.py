@@ -31,7 +31,8 @@ from contextlib import suppress
 SET_DEATH_SIGNAL = 1
 SET_SUBREAPER = 36
 # Exit codes: no process is left, or one would not end.
-CLEAN, LEFT = 0, 1
+CLEAN = 0
+LEFT = 1
 GRACE = 0.2  # seconds between SIGTERM and SIGKILL
 PERSISTENCE = 2.0  # seconds of killing
 PAUSE = 0.002  # seconds between two checks

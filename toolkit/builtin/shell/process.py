@@ -162,8 +162,10 @@ class _GuardProcess:
     """A guard process and its report."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
-        self._process, self._control = process, control
-        self._reason, self._deadline = "", 0.0
+        self._process = process
+        self._control = control
+        self._reason = ""
+        self._deadline = 0.0
         self._report = bytearray()
         control.settimeout(GUARD_TIMEOUT)
 
@@ -230,7 +232,8 @@ class _GuardProcess:
 
     def _request_end(self, reason: str) -> None:
         if not (self._reason or self._report):
-            self._reason, self._deadline = reason, time.monotonic() + GUARD_TIMEOUT
+            self._reason = reason
+            self._deadline = time.monotonic() + GUARD_TIMEOUT
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 

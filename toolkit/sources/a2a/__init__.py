@@ -101,7 +101,9 @@ class A2A(RemoteSource):
         ...     Toolbox([agent]).call("a2a_birds_count", {"message": "How many birds are on the pond?"})
     """
 
-    _kind, _item, _prefix = "A2A agent", "skill", "a2a"
+    _kind = "A2A agent"
+    _item = "skill"
+    _prefix = "a2a"
     _final = (AgentError,)
 
     @spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, HINTS)

@@ -91,7 +91,8 @@ class Exchange:
         message.metadata.update({"skillId": skill})
         if task_id:
             self._set_task(task := await self._get(task_id))
-            message.task_id, message.context_id = task.id, task.context_id
+            message.task_id = task.id
+            message.context_id = task.context_id
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(history_length=0))
         try:
             async with aclosing(self.client.send_message(request)) as events:  # type: ignore[type-var]  # it is a generator
@@ -107,7 +108,8 @@ class Exchange:
         return await self._poll(self.task.id)
 
     async def _poll(self, task_id: str) -> Task:
-        pause, misses = FIRST_PAUSE, 0
+        pause = FIRST_PAUSE
+        misses = 0
         while True:
             await anyio.sleep(pause)
             pause = min(pause * GROWTH, LONGEST_PAUSE)
@@ -190,7 +192,8 @@ class Exchange:
 
 def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
     """Join the pieces of an artifact; a text at the start of a piece continues a text at the end of the last one."""
-    joined, rests = pieces[0], defaultdict[int, list[str]](list)  # the rests of texts, by position of the part
+    joined = pieces[0]
+    rests = defaultdict[int, list[str]](list)  # the rests of texts, by position of the part
     for piece in pieces[1:]:
         parts = [*piece.parts]
         if joined.parts and parts and joined.parts[-1].HasField("text") and parts[0].HasField("text"):

@@ -127,7 +127,9 @@ class MCP(RemoteSource):
         ...     Toolbox([server]).call("mcp_server_add", '{"a": 1, "b": 2}')
     """
 
-    _kind, _item, _prefix = "MCP server", "tool", "mcp"
+    _kind = "MCP server"
+    _item = "tool"
+    _prefix = "mcp"
     _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
 
     @spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, {**TOOL_HINTS, **HINTS})
@@ -190,7 +192,9 @@ class MCP(RemoteSource):
             Failed: The server cannot be reached.
         """
         if self._lock is None or self._loop is not asyncio.get_running_loop():
-            self._loop, self._session, self._lock = asyncio.get_running_loop(), None, asyncio.Lock()
+            self._loop = asyncio.get_running_loop()
+            self._session = None
+            self._lock = asyncio.Lock()
         async with self._lock:
             self._check_open()
             if self._session is not None and self._session.has_ended:
@@ -352,7 +356,8 @@ class MCP(RemoteSource):
         Raises:
             DefinitionError: The lock is damaged, or cannot be read or written.
         """
-        path, self._listed = self._lock_file, tools
+        path = self._lock_file
+        self._listed = tools
         if path is None:
             return tools
         try:

@@ -122,7 +122,8 @@ class ServerRequests:
         result = await self._call(
             self.tools[0], messages=messages, instructions=escape_hidden(params.system_prompt or "")
         )
-        text, max_characters = f"{result.value}", params.max_tokens * CHARACTERS_PER_TOKEN
+        text = f"{result.value}"
+        max_characters = params.max_tokens * CHARACTERS_PER_TOKEN
         return types.CreateMessageResult(
             role="assistant",
             content=types.TextContent(text=text[:max_characters]),
@@ -146,7 +147,8 @@ class ServerRequests:
         return await asyncio.wrap_future(call)
 
     async def _dispatch(self, answer_tool: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
-        number, run = self._count, find_dispatcher()
+        number = self._count
+        run = find_dispatcher()
         self._count += 1
         if answer_tool is None or run is None or number >= MAX_QUESTIONS or self.stopped is not None:
             raise Failed(REFUSED)

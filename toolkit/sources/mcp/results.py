@@ -30,7 +30,8 @@ def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
     try:
         value = text if structured is None else tool.handler.interface.returns.check(structured)
     except (ValueError, InvalidArguments):
-        value, fault = structured, f"This does not match what {tool.name} declares to return."
+        value = structured
+        fault = f"This does not match what {tool.name} declares to return."
     return ToolResult(value, text, error=fault, **attached)
 
 

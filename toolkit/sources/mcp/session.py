@@ -78,13 +78,19 @@ class Session:
         on_tools: Callable[[list[types.Tool]], object],
         on_fault: Callable[[object, str], object],
     ) -> None:
-        self._address, self._timeout, self._elicit = address, timeout, elicit
-        self._may_sample, self._on_tools, self._on_fault = may_sample, on_tools, on_fault
+        self._address = address
+        self._timeout = timeout
+        self._elicit = elicit
+        self._may_sample = may_sample
+        self._on_tools = on_tools
+        self._on_fault = on_fault
         self._calls: dict[Callable[[str], None], ServerRequests | None] = {}  # by the function that reports progress
         self._questions = 0  # of a server of an older version of the protocol, since the last call began
         self._loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
-        self._closing, self._changed, self._scope = asyncio.Event(), asyncio.Event(), anyio.CancelScope()
+        self._closing = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
         self._streams: Streams | None = None
         self._process = os.getpid()
@@ -131,7 +137,8 @@ class Session:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
                     if isinstance(server, Streams):
-                        self._streams, server.on_result = server, self._limit_result
+                        self._streams = server
+                        server.on_result = self._limit_result
                     client = Client(
                         server,
                         read_timeout_seconds=self._timeout,
@@ -207,7 +214,9 @@ class Session:
         return [each for kind in kinds for each in await self._list(kind)]
 
     async def _list(self, kind: str) -> list[Any]:
-        client, listed, cursor = self.client, list[Any](), None
+        client = self.client
+        listed = list[Any]()
+        cursor = None
         for _ in range(MAX_PAGES):
             try:
                 page = await getattr(client, f"list_{kind}")(cursor=cursor)
@@ -238,7 +247,8 @@ class Session:
             ValueError: Its answer is not a result.
             Failed: It asks for something that is refused, or too often.
         """
-        session, report = self.client.session, make_reporter(context)
+        session = self.client.session
+        report = make_reporter(context)
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))

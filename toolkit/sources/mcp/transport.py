@@ -198,8 +198,10 @@ class _AnswerStream(BoundedStream, httpx2.AsyncByteStream):
 class _LineDecoder(codecs.BufferedIncrementalDecoder):
     """Decodes UTF-8, leaves out lines that are no messages, and replaces a line that is too long by TOO_LONG."""
 
-    length = 0  # bytes so far of the last line
-    is_start, is_message = True, True  # of the last line: whether it is blank so far, and may be a message
+    # Of the last line: its bytes so far, whether it is blank so far, and whether it may be a message.
+    length = 0
+    is_start = True
+    is_message = True
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
@@ -243,7 +245,8 @@ class _Received:
     """The stream of received messages, as far as the mcp package uses it."""
 
     def __init__(self, stream: Any, owner: Streams) -> None:
-        self._stream, self._owner = stream, owner
+        self._stream = stream
+        self._owner = owner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

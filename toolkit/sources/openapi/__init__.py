@@ -131,7 +131,8 @@ class _Service:
         Raises:
             DefinitionError: Some operations cannot be tools, or a server names no host.
         """
-        tools, faults = list[Tool[..., Any]](), dict[str, list[Operation]]()
+        tools = list[Tool[..., Any]]()
+        faults = dict[str, list[Operation]]()
         for each in operations:
             base = self.base_url or find_server_url(each.spec.servers or each.path_item.servers or self.root.servers)
             try:

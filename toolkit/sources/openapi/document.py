@@ -121,7 +121,8 @@ def list_operations(source: Source, root: Root) -> list[Operation]:
 
     A path that cannot be parsed is an operation without a method.
     """
-    listed, taken = list[Operation](), set[str]()
+    listed = list[Operation]()
+    taken = set[str]()
     for path, part in root.paths.items():
         if path[:2] == "x-" or part is None:
             continue

@@ -189,7 +189,8 @@ async def _read_response(label: str, response: httpx2.Response, max_bytes: int) 
         if len(read) > max_bytes:
             break
     is_cut = len(read) > max_bytes or bool(response.extensions.get("is_cut"))  # by the guarded client
-    body, status = bytes(read[:max_bytes]), response.status_code
+    body = bytes(read[:max_bytes])
+    status = response.status_code
     if status >= 300:
         result = _render_error(label, response, body, is_cut=is_cut)
     else:
@@ -198,7 +199,8 @@ async def _read_response(label: str, response: httpx2.Response, max_bytes: int) 
 
 
 def _render_error(label: str, response: httpx2.Response, body: bytes, *, is_cut: bool) -> ToolResult:
-    status, text = response.status_code, _decode(response, body).strip()
+    status = response.status_code
+    text = _decode(response, body).strip()
     cut = "..." if len(text) > MAX_ERROR_BODY or (is_cut and text) else ""
     advice = ADVICE.get(status, ADVICE[min(status // 100, 5)])
     quoted = f":\n{text[:MAX_ERROR_BODY]}{cut}\n" if text else ". "

@@ -42,8 +42,10 @@ from toolkit.sources.openapi.styles import (
     to_text,
 )
 
-FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/"
-JSON, PATCH = "application/json", "application/json-patch+json"
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/"
+JSON = "application/json"
+PATCH = "application/json-patch+json"
 # Media types that are sent if the document has a range of them.
 RANGES: Mapping[str, str] = {"*/*": JSON, "application/*": JSON, "application/*+json": JSON, "text/*": "text/plain"}
 # Keywords that the schema of an object may have, for its members to be arguments of their own.
