@@ -76,6 +76,7 @@ def lazy_names(
         home = next((home for home, defined in homes.items() if name in defined), None)
         if home is None:
             raise _explain_missing(name, str(scope["__name__"]), names)
+
         try:
             module = import_module(home)
         except ModuleNotFoundError as error:
@@ -85,6 +86,7 @@ def lazy_names(
             raise ImportError(f'{name} needs an extra: pip install "function-toolkit[{extra}]".') from error
         except AttributeError as error:  # `from package import name` would hide it
             raise ImportError(f"{name} cannot be imported: {error}") from error
+
         scope[name] = getattr(module, name)  # the next access bypasses `__getattr__`
         return scope[name]
 
@@ -135,6 +137,7 @@ def _find_home(name: str, module: str) -> str:
             with suppress(ImportError):  # an extra is not installed
                 if name in getattr(import_module(place), "__all__", ()):
                     return place
+
     return ""
 
 

@@ -226,6 +226,7 @@ def shorten_traceback(error: BaseException) -> None:
     """
     if isinstance(error, (StopIteration, StopAsyncIteration)):  # the end of a stream
         return
+
     frames = _list_frames(error.__traceback__)[1:]
     hidden = OWN if isinstance(error, Exception) else INTERRUPTED
     kept = [frame for frame in frames if _find_package(frame) not in hidden]
@@ -235,6 +236,7 @@ def shorten_traceback(error: BaseException) -> None:
             _hide_cause(error)
         elif kept[-1:] != frames[-1:]:
             kept.append(frames[-1])
+
     error.with_traceback(_join_frames(kept))  # an assignment would fail for a frozen dataclass
 
 

@@ -135,6 +135,7 @@ class Toolbox:
         self.check_output = check_output
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
+
         # Rendered schemas by dialect and strictness, and the composition that they belong to.
         self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
         # Sources, each with its last listing and the tools made from that.
@@ -146,6 +147,7 @@ class Toolbox:
                 f"{'with the function itself, not its name' if is_name else 'also for a single one'}."
                 f"{' A model goes in as Runner(model=...).' if is_name else ''}"
             )
+
         self.add(*tools)
 
     @classmethod
@@ -229,12 +231,14 @@ class Toolbox:
             sources = self._sources
             tools = self.bindings._tools
             removed = {self[name].name for name in items if not is_source(name)}
+
             for item in filter(is_source, items):
                 groups = [group for source, _, group in sources if source is item]
                 if not groups:
                     raise ToolNotFoundError(f"{item!r:.100} was not added to this toolbox.")
                 removed |= {tool.name for tool in chain.from_iterable(groups) if tools.get(tool.name) is tool}
                 sources = [entry for entry in sources if entry[0] is not item]
+
             self._sources = sources
             self.bindings._tools = {name: tool for name, tool in tools.items() if name not in removed}
 
@@ -624,12 +628,14 @@ class Toolbox:
             raise TypeError(f"answer({reply!r:.100}) takes the whole reply of the model, and not its text.")
         if is_from_langchain(reply):
             raise ValueError("These are calls of LangChain: its agents take to_langchain(box), of toolkit.adapters.")
+
         specs = [tool._spec for tool in self]
         calls = dialect.parse_calls(reply, specs)
         if not calls and (other := find_dialect(reply)):
             raise ValueError(
                 f"The calls in this reply are of the dialect {other!r}, not {dialect.name!r}: pass dialect={other!r}."
             )
+
         refused = [ToolResult.from_error(Failed(CUT_TEXT)) for _ in calls] if is_cut_off(reply) else None
         results = refused or await parallel.all(calls)
         truncated = map(parallel.dispatcher.truncate, calls, results)

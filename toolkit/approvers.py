@@ -120,6 +120,7 @@ class Console:
         line = self._read_line(f"{CHOICES}? ", request)
         if line is None:
             return False
+
         word, _, reason = line.strip().partition(" ")
         if request.context.cancelled:
             self._write("The call was cancelled, so this line was not used. If it was a new prompt, type it again.")
@@ -140,17 +141,20 @@ class Console:
                 self._write(_write_values(request))
             case _:
                 self._write(HELP)
+
         return None
 
     def _edit(self, request: ApprovalRequest) -> Verdict | None:
         line = self._read_line("All arguments, as JSON: ", request)
         if line is None:
             return False
+
         try:
             arguments = json.loads(line)
         except ValueError as error:
             self._write(f"That is not JSON: {error}")
             return None
+
         if isinstance(arguments, dict):
             return Decision.modify(arguments)
         self._write("Arguments are a JSON object: {...}")
@@ -160,6 +164,7 @@ class Console:
         """Read a line; None if the call is cancelled before, in which case the line is not read."""
         if self._read is not None or not has_terminal():
             return (self._read or input)(prompt)
+
         import termios  # Windows has none
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before the prompt is not the answer
@@ -169,6 +174,7 @@ class Console:
             is_typed = bool(select.select([sys.stdin], [], [], PAUSE)[0])
             if request.context.cancelled:
                 return None
+
         line = sys.stdin.readline()
         if not line:
             raise EOFError

@@ -64,6 +64,7 @@ class FromJson:
                 f"FromJson({getattr(self.given, '__name__', self.given)}) annotates {source!r:.100}, which is not a "
                 "class that can be called: pass a function that makes the value, FromJson(..., function)."
             )
+
         make = self.convert or source
 
         def convert(value: Any) -> Any:

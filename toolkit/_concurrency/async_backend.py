@@ -149,11 +149,13 @@ class AsyncBackend:
         job = Job(function, partial(self._end, loop, future))
         self._start_soon(job, loop)
         outcome = None
+
         try:
             outcome = await wait_for(future, cancellation, patience=MOMENT)
         finally:
             if outcome is None:
                 self.abandoned.abandon(job)
+
         if outcome is None:
             raise cancellation_error(cancellation or Cancellation())
         return unwrap_outcome(outcome)

@@ -205,6 +205,7 @@ async def call_function(
 
     if is_async(function):  # called where it is awaited: a wait that is over would leave a coroutine that never starts
         return await backend.call(call_and_wait, is_async=True, cancellation=cancellation)
+
     answer = await backend.call(call, is_async=False, cancellation=cancellation)
     if not inspect.isawaitable(answer):
         return answer
@@ -295,6 +296,7 @@ async def _pump(
     if not is_async:  # it has to close its source; and on the thread of its job nothing ends the wait for it
         ends = cancellation if backend.is_async else None
     job = partial(backend.call, pump, is_async=is_async, cancellation=ends)
+
     try:
         async with aclosing(backend.run_all([job], 1, channel, cancellation=left, own_thread=True)) as items:
             async for item in items:

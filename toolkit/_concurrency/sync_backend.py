@@ -75,9 +75,11 @@ class SyncBackend:
                 yield channel.get_nowait()
             yield value
             return
+
         events = channel if isinstance(channel, SimpleQueue) else self.channel()
         waits = [LoopWaits() for _ in jobs]
         running_jobs = [Job(partial(_run_job, *each), partial(_end, events)) for each in zip(jobs, waits)]
+
         try:
             with on_cancel(cancellation, partial(events.put, None)):
                 start_jobs(running_jobs, width)
@@ -118,11 +120,13 @@ class SyncBackend:
         job = Job(function, done.put)
         job.start()
         outcome = None
+
         try:
             outcome = get_unless_cancelled(done, cancellation)
         finally:
             if outcome is None:
                 self.abandoned.abandon(job)
+
         if outcome is None:
             raise cancellation_error(cancellation)
         return unwrap_outcome(outcome)

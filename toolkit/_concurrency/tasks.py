@@ -78,6 +78,7 @@ async def run_in_task(
     except asyncio.CancelledError:
         await cancel_tasks([task], GRACE, abandoned)
         raise
+
     if not task.done():
         await cancel_tasks([task], PATIENCE, abandoned)
         if not task.done() or task.cancelled() or task.result()[1] is not None:
@@ -108,6 +109,7 @@ async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancel
                 await asyncio.wait([future])
             if not future.done():
                 stop.cancel(cancellation.reason or CANCELLED)
+
     return unwrap_outcome(future.result())
 
 
@@ -119,6 +121,7 @@ async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation
     """
     if cancellation is None:
         return await job()
+
     import asyncio
 
     task = asyncio.current_task()
@@ -149,9 +152,11 @@ def watch_loop(
     """Await something, and report the seconds of each step that blocked the loop for longer than `limit`."""
     if limit is None:
         return (yield from awaitable.__await__())
+
     steps: Any = awaitable.__await__()
     step = steps.send
     sent = None
+
     while True:
         start = monotonic()
         try:
@@ -249,6 +254,7 @@ def notice_interrupts() -> Iterator[None]:
     if "ipykernel" not in sys.modules:
         yield
         return
+
     import asyncio
 
     loop = asyncio.get_running_loop()

@@ -113,6 +113,7 @@ class Semaphore:
                 return
             ticket = Future[None]()
             self._waiting.append(ticket)
+
         try:
             await wait(partial(_wait_for_ticket, ticket))
         except BaseException:

@@ -261,11 +261,13 @@ def metadata_keys(spec: ToolSpec) -> Collection[str]:
 def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], meta: Mapping[str, Any]) -> ToolCall:
     if form.decoder is None and not metadata:
         return call
+
     try:
         document = load_json(call.arguments)
         document = load_json(document) if isinstance(document, str) else document  # it may be encoded twice
     except ValueError:
         return call  # the tool's own validation reports it
+
     arguments: Any = document
     fields: dict[str, Any] = {}
     if metadata and isinstance(document, dict):
@@ -351,15 +353,18 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """Drop calls that repeat an earlier one, with the same id, name and arguments; keep all calls without an id."""
     if len(calls) < 2:
         return tuple(calls)
+
     counts = Counter((call.provider_call_id, call.name) for call in calls if call.provider_call_id)
     seen: set[tuple[str, ...]] = set()
     kept: list[ToolCall] = []
+
     for call in calls:
         identity = (call.provider_call_id, call.name)
         key = (*identity, canonical_text(call.arguments)) if counts[identity] > 1 else identity
         if not call.provider_call_id or key not in seen:
             kept.append(call)
         seen.add(key)
+
     return tuple(kept)
 
 

@@ -108,6 +108,7 @@ class Calls(RunDialect):
                 "messages": _merge_messages(map(render_plain_message, request.messages)),
                 **self.render_output_format(request.output),
             }
+
         outputs = (request.output.spec,) if request.output else ()
         heads = [(spec, f"- {spec.name}: {spec.description} Arguments") for spec in request.tools]
         heads += [(spec, f"\nOutput: {spec.description} JSON Schema") for spec in outputs]

@@ -248,6 +248,7 @@ def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Messa
     """
     if isinstance(messages, (str, Mapping)) or not isinstance(messages, Iterable):
         raise TypeError(f"messages= takes a list of messages, such as result.messages, not {messages!r:.100}.")
+
     history: list[Message] = []
     names: dict[str, str] = {}
     for entry in messages:
@@ -257,6 +258,7 @@ def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Messa
         if isinstance(message, ToolMessage) and not message.name:
             message = replace(message, name=names.get(message.provider_call_id, ""))
         history.append(message)
+
     return history
 
 
@@ -265,6 +267,7 @@ def _parse_message(message: Any) -> Message:
         message = message.model_dump()
     if not isinstance(message, Mapping):
         raise TypeError(f"{message!r:.100} is not a message: pass those of another result, or dicts in OpenAI's form.")
+
     role, content = message.get("role"), message.get("content")
     if role not in tuple(_PARSERS):
         roles = ", ".join(_PARSERS)
@@ -355,6 +358,7 @@ def _parse_call(call: Mapping[str, Any]) -> ToolCall:
         raise ValueError(  # noqa: TRY004  it is a message with something missing
             f"A tool call needs a function with a name; this is {call!r:.100}."
         )
+
     arguments = {"input": custom.get("input")} if custom else function.get("arguments")
     call_id = _to_id(call.get("id"))
     return ToolCall(

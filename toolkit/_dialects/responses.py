@@ -102,6 +102,7 @@ class Responses(RunDialect):
                 continue
             empty: dict[str, Any] = {"type": "namespace", "name": spec.namespace, "tools": []}
             tools.setdefault(f"namespace {spec.namespace}", empty)["tools"].append(function)
+
         search = [{"type": "tool_search"}] if any(spec.defer_loading for spec in specs) else []
         return [*map(_describe_namespace, tools.values()), *search]
 

@@ -197,6 +197,7 @@ class RecordedDecisions:
             self._decisions.pop(call_id, None)
             if decision.approved:
                 self._approved.add(call_id)
+
         return decision
 
 

@@ -205,6 +205,7 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
         rest = schema.get("items")
         shown = [_show(item, first[i] if i < len(first) else rest, root) for i, item in enumerate(written)]
         return [*shown, *(item["default"] for item in first[len(written) :] if "default" in item)]
+
     if isinstance(written, dict):
         properties = as_mapping(schema.get("properties"))
         others = schema.get("additionalProperties")
@@ -213,6 +214,7 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
             return members
         defaults = {key: each["default"] for key, each in properties.items() if "default" in as_mapping(each)}
         return members | {key: default for key, default in defaults.items() if key not in written}
+
     return written
 
 
@@ -240,6 +242,7 @@ def _may_fit(written: Any, schema: Mapping[str, Any]) -> bool:
         return False
     if not isinstance(written, dict):
         return True
+
     given = [
         (written[key], as_mapping(each)) for key, each in as_mapping(schema.get("properties")).items() if key in written
     ]

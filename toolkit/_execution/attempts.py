@@ -116,6 +116,7 @@ class Attempts:
                     forward(text, so_far)
 
             context = replace(context, emit=emit)
+
         try:
             if context.cancellation:
                 raise cancellation_error(context.cancellation)
@@ -143,6 +144,7 @@ class Attempts:
         is_async = self.tool._invocation.is_async
         if settings.executor is not None:
             return self._receive(self._run_in_executor(settings.executor, context))
+
         self.started[self.call.id] = self.call
         if settings.isolate is not None:
             return self._receive(call_function(run_in_process, (self.tool, self.arguments, context), self.backend))
@@ -182,6 +184,7 @@ class Attempts:
             return ToolResult.from_error(
                 Failed(f"{self.tool.name} failed: nothing came back from where it runs."), lost
             )
+
         invocation = self.tool._invocation
         return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
 

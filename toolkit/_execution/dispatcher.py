@@ -152,6 +152,7 @@ class Dispatcher:
             return ToolResult.from_error(Cancelled(), error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  whatever it is, the call has a result
             result = _refuse(error, pipeline)
+
         if self.format_error is not None and result.error is not None and type(result.exception) is not Deferred:
             result = _format_error(self.format_error, result)
         if not self._is_foreign(call.name):
@@ -257,6 +258,7 @@ class _CallPipeline:
             result = await self._invoke(tool, arguments, call)
         else:
             result = await self._execute_recorded(tool, arguments, call, ledger)
+
         if isinstance(waiting := result.exception, Deferred):
             if waiting.state is None:  # the tool has returned the result of another call
                 raise Failed(f"{call.name} has run, but a call that it made waits for approval.")
@@ -292,6 +294,7 @@ class _CallPipeline:
         if (earlier := await record.recall()) is not None:
             self.dispatcher.add_foreign(call.name)
             return earlier
+
         await record.write("proposed")
         try:
             if self.dispatcher.is_gated(tool):
@@ -301,6 +304,7 @@ class _CallPipeline:
         except Denied as refusal:
             await record.finish(explain_exception(refusal, call.name))
             raise
+
         await record.write("approved", digest=self._digest(tool, call))
         note = CallNote(tool, call, self.context.iteration, runs) if tool.settings.undo else None
         return await record.execute(lambda: self._invoke(tool, arguments, call), note)
@@ -346,11 +350,13 @@ async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> To
     returns = tool.handler.interface.returns
     if result.is_error or result.images or result.files or returns.schema is None:
         return result
+
     try:
         value = returns.check(result.value)
     except Exception as error:  # noqa: BLE001  the user's type may raise anything
         text = f"{tool.name} has run, but its result is not what it declares: {_explain_fault(error, returns.schema)}"
         return ToolResult.from_error(Failed(text), error)
+
     write = tool._invocation.write
     is_written = value is not result.value and result.text == write(result.value)
     return result.replace(value=value, text=write(value) if is_written else result.text)
@@ -382,6 +388,7 @@ def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
         return ToolResult(text=text, error=text, kind="stopped", exception=error)
     if isinstance(error, ToolError):
         return explain_exception(error, name)
+
     trace = get_short_traceback(error)
     logger.error("A middleware or gate around the call %s failed; the call gets an error.", name, exc_info=trace)
     text = LOST.format(name) if pipeline.has_started else f"{name} was not run."

@@ -103,9 +103,11 @@ class Gates:
         request = make_request(arguments, call)
         if self.passed and self.passed == request.digest:
             return arguments, call
+
         await self.authorize(request, backend)
         if call.id in self.approved and self.approved[call.id] == request.digest:
             return arguments, call
+
         approvers = self.resumed or self.approvers
         for number, approver in enumerate(approvers or (None,)):
             request = make_request(arguments, call)  # again: the gate before may have read what others wrote
@@ -118,6 +120,7 @@ class Gates:
                     decision = await self.approve(earlier, make_request(arguments, call), backend)
                     if decision.arguments is not None:
                         raise Rejected(DISAGREED)
+
         if self.hold is not None:
             request = make_request(arguments, call)
             self.hold(request)
@@ -158,6 +161,7 @@ class Gates:
                 raise Unanswered(FAILED.format(request.name, "it failed")) from verdict
             case Deny():
                 raise Denied(DENIED + _format_reason(verdict.reason))
+
         if verdict is not False:
             kind = type(verdict).__name__
             logger.error("The authorizer %r returned a %s, not a bool or Deny: the call is denied.", authorizer, kind)
@@ -182,14 +186,17 @@ class Gates:
             if isinstance(answer, Denied) and not isinstance(answer, Late):
                 raise Denied(DENIED + _format_reason(str(answer))) from answer.__cause__
             required = answer is not False  # also if it failed, or did not answer in time
+
         if approver is None:
             if required:
                 raise Unanswered(self.no_approver)
             return Decision.approve()
+
         request = replace(request, required=required)
         decision = await self._ask_approver(approver, request, backend)
         if decision.approved is True:
             return decision
+
         reason = decision.reason if isinstance(decision.reason, str) else ""
         if decision.refusal == "defer":
             raise Deferred(request.to_pending(reason))
@@ -203,6 +210,7 @@ class Gates:
         verdict = await self._call(approver, request, backend)
         if type(verdict) in (Decision, bool):
             return make_decision(verdict)
+
         match verdict:
             case Late():
                 raise Late(f"Tool approval timed out after {self.timeout:g} s.")
@@ -210,6 +218,7 @@ class Gates:
                 raise Rejected(REJECTED + _format_reason(str(verdict))) from verdict.__cause__
             case Exception():
                 raise Unanswered(INCOMPLETE) from verdict
+
         kind = type(verdict).__name__
         logger.error("The approver %r returned a %s, not a bool or Decision: the call is refused.", approver, kind)
         raise Unanswered(INCOMPLETE)
@@ -240,6 +249,7 @@ class Gates:
                 return Late()
             if cancellation:
                 raise cancellation_error(cancellation)
+
         if isinstance(answer, Exception) and not isinstance(answer, Denied):
             trace = get_short_traceback(answer)
             logger.error("The gate %r raised, so it does not allow the call.", gate, exc_info=trace)
@@ -269,6 +279,7 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
     known = {*written, *request.tool.parameters.get("properties", ())}
     has_removed = bool(written.keys() - arguments.keys())
     merged = {}
+
     for name, value in arguments.items():
         is_same = any(name in each and each[name] == value for each in (request.arguments, shown))
         if not is_same and f'"{MASK}"' in to_json_text({name: value}):
@@ -279,4 +290,5 @@ def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> 
             merged[name] = value
         elif name in written:  # any other is a default, which the tool adds again
             merged[name] = written[name]
+
     return merged

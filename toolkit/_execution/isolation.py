@@ -65,6 +65,7 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
             reply = child.receive(context.emit)
     finally:
         child.close()
+
     if isinstance(reply, _Fault):
         if not reply.has_run:
             raise DefinitionError(f"{tool.origin}: the main script cannot be run again for it: {reply.reason}")
@@ -72,6 +73,7 @@ def run_in_process(tool: Tool[..., Any], values: dict[str, Any], context: ToolCo
             f"{tool.origin}: its result cannot be sent from a process of its own: {reply.reason}. "
             "Return plain data, or instances of classes at the top of a module."
         )
+
     if reply is not None:
         return reply.restore()
     if cancellation:
@@ -138,6 +140,7 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
             return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
     finally:
         has_started = not future.cancel()
+
     error = cancellation_error(cancellation)
     if isinstance(error, TimedOut) and not has_started:
         raise NotStarted.after(None, NOT_STARTED)
@@ -246,11 +249,13 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
             f'{tool.origin}: isolate="process" imports the main script again, which would start another run. Put the '
             'code that starts the run under: if __name__ == "__main__":'
         )
+
     if getattr(sys, "frozen", False):
         raise DefinitionError(
             f'{tool.origin}: isolate="process" starts Python, which a program of PyInstaller does not have. Set '
             "timeout= instead, or executor=ProcessPoolExecutor()."
         )
+
     bare = strip_settings(tool)
     try:
         call = pickle.dumps((bare, values, select_portable(context)))
@@ -259,6 +264,7 @@ def _pickle_request(tool: Tool[..., Any], values: dict[str, Any], context: ToolC
             f"{tool.origin}: an argument, or a part of its context, cannot be sent to another process: {error}. "
             "Parameters and deps must pickle: plain data, or instances of classes at the top of a module."
         )
+
     return pickle.dumps(_locate_main_script(tool) if b"__main__" in call else None) + call
 
 
@@ -315,6 +321,7 @@ class _Child:
                 replies.read()
             outcome: _Reply = reply
             return outcome
+
         return None
 
     def kill(self) -> None:

@@ -238,6 +238,7 @@ class CallNote:
             return {"may_have_run": is_unknown}
         if not self.tool._plan_undo().result:
             return {"value": "null"}
+
         returns = self.tool.handler.interface.returns
         try:
             serializer = returns.serializer
@@ -246,6 +247,7 @@ class CallNote:
                 return {"value": text}
         except Exception:  # noqa: BLE001, S110  the user's type may raise anything
             pass
+
         logger.warning("%s() returned what cannot be kept as JSON, so it cannot be undone.", self.call.name)
         return {"value": ""}
 
@@ -302,12 +304,14 @@ class CallRecord:
         is_first = await self.write("started", note.describe_call() if note else "")
         if not is_first and (known := await self.recall()) is not None:
             return known
+
         try:
             result = await work()
         except FatalError as error:
             if note:  # the effect of a tool that raises is not undone
                 await self.finish(ToolResult.from_error(Failed(f"The call raised {error!r}."), error), note)
             raise
+
         if result.kind != "pending":  # its sub-agent waits for approval
             await self.finish(result, note)
         return result

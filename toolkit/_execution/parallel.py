@@ -101,6 +101,7 @@ async def run_batch(
     jobs = [partial(execute, call, channel.put) for call in calls]
     left = {id(call): call for call in calls}
     start = time.perf_counter()
+
     try:
         events = backend.run_all(jobs, max_parallel, channel, cancellation=cancellation, own_thread=own_thread)
         async with aclosing(events):
@@ -208,4 +209,5 @@ def _copy_calls(calls: Iterable[ToolCall]) -> list[ToolCall]:
             )
         if not isinstance(call.arguments, str):
             raise TypeError(f"The arguments of a ToolCall are JSON text, so write json.dumps({call.arguments!r:.100}).")
+
     return [replace(call.validate()) for call in given]

@@ -154,6 +154,7 @@ class Dependencies:
         self._cancellation = cancellation
         self._positions = {id(call): position for position, call in enumerate(calls)}
         needs, self._order = _plan_calls(calls, tools)
+
         # Positions of the calls in a circle of needs, and of the calls that need these.
         self._circular = needs.keys() - self._order
         # What each call waits for: the calls that it needs, and earlier calls that store their results at its path.
@@ -197,11 +198,13 @@ class Dependencies:
         tool = _get_referring(call, self._tools)
         if tool is None:
             return await dispatch(call)
+
         try:
             path = self._check_path(call)
             resolved = self._substitute(position, call)
         except ToolError as refusal:
             return ToolResult.from_error(refusal)
+
         result = await dispatch(resolved)
         if not path or result.is_error:
             return result
@@ -291,6 +294,7 @@ def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool =
         if path := _find_output_path(call, tools):
             writers[path[:2]].append((position, path))
     needs: dict[int, set[int]] = {}
+
     for position, call in enumerate(calls):
         needs[position] = set()
         if tool := _get_referring(call, tools):
@@ -298,6 +302,7 @@ def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool =
             imported = _find_writers(writers, _iter_paths(call, list_imports(call, tool)))
             usable = {other for other in imported if other < position} if only_earlier else imported
             needs[position] = (referred | usable) - {position}
+
     return needs
 
 

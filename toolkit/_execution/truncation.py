@@ -70,6 +70,7 @@ class ResultStore:
         content = text.encode("utf-8", "replace")
         if len(content) > MAX_BYTES:
             return ""
+
         handle = hashlib.sha256(content).hexdigest()[:12]
         with self._lock:
             if handle not in self._results:
@@ -79,6 +80,7 @@ class ResultStore:
             while self._bytes > MAX_BYTES:
                 oldest, _ = self._results.pop(next(iter(self._results)))
                 self._bytes -= len(oldest.encode("utf-8", "replace"))
+
         return handle
 
     @tool(effect="read")
@@ -131,12 +133,15 @@ def truncate(result: ToolResult, limit: int = MAX_RESULT, overflow: ResultStore 
         table = result.value if is_table(result.value) and text == write_table(result.value) else None
         if holds_table(result.value):
             limit = min(limit, MAX_TABLE)
+
     if len(text) <= limit:
         return result
+
     note = _build_note(text, overflow.store(text, table) if overflow else "", is_table=table is not None)
     room = max(limit - len(note), limit // 2)
     head = text[: room - room // 3]
     tail = text[len(text) - room // 3 :]
+
     # Half a number would be another number, so an incomplete line goes, too, if it is short.
     spare = min(AROUND, (room - limit // 2) // 2)
     head = head[: head.rfind("\n", len(head) - spare) + 1] or head
@@ -188,6 +193,7 @@ def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]
     number = 1
     counted = 0
     end = start
+
     for match in re.compile(re.escape(query), re.IGNORECASE).finditer(text, start):
         if match.start() < end:  # in the text of the one before
             continue

@@ -128,9 +128,11 @@ class Undoer:
             return Undo(call=call, outcome="undone")
         if not result["value"]:
             return Undo(call=call, outcome="failed", error=NOT_KEPT)
+
         found = self._find(undoable)
         if len(found) != 1:
             return Undo(call=call, outcome="failed", error=(TWO_TOOLS if found else NO_UNDO).format(call.name))
+
         tool = found[0]
         try:
             arguments, _ = tool._invocation.parser.parse(call.arguments)
@@ -140,6 +142,7 @@ class Undoer:
         except Exception as error:  # noqa: BLE001  the user's types may raise anything
             text = error.text if isinstance(error, InvalidArguments) else f"Its result has changed: {error}"
             return Undo(call=call, outcome="failed", error=text, exception=error)
+
         return await self._run_undo(undoable, get_undo(tool), values)
 
     async def _run_undo(self, undoable: _UndoableCall, undo: Tool[..., Any], values: dict[str, Any]) -> Undo:
@@ -149,6 +152,7 @@ class Undoer:
         is_first = await self._record(call_id, "started", undoable.digest)
         if not is_first and not undo.settings.may_repeat:
             return Undo(call=call, outcome="unknown", error=BROKEN_OFF)
+
         with Cancellation() as cancellation:
             context = ToolContext(
                 deps=self.deps,
@@ -164,12 +168,14 @@ class Undoer:
                 result = await attempts.run(context)
             except Exception as error:  # noqa: BLE001  one that ends a run does not stop the other undos
                 result = ToolResult.from_error(Failed(str(error)), error)
+
         if result.error is not None:
             failure = result.exception
             outcome: UndoOutcome = "unknown" if isinstance(failure, (Cancelled, TimedOut)) else "failed"
             is_explained = failure is None or isinstance(failure, ToolError)
             why = result.error if is_explained else f"{type(failure).__name__}: {failure}"
             return Undo(call=call, outcome=outcome, error=why, exception=failure)
+
         await self._record(call_id, "finished", undoable.digest, dump_result(result))
         return Undo(call=call, outcome="undone")
 
@@ -210,4 +216,5 @@ def _list_undoable(entries: Sequence[LedgerEntry], run_id: str) -> list[_Undoabl
             undo_stages = by_call.get(name_undo(entry.call_id), {})
             digest = (finished or entry).digest
             done.append(_UndoableCall(call, noted["function"], noted["turn"], digest, result, undo_stages))
+
     return done

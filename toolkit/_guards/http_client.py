@@ -162,6 +162,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
                     body += chunk
                     if len(body) > self._max_bytes:
                         break
+
         headers.pop("content-encoding", None)
         if types := headers.get_list("content-type"):
             headers["content-type"] = types[-1]  # of several, browsers use the last

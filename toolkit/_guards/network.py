@@ -137,6 +137,7 @@ def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
     """
     if not isinstance(allowed, str):
         raise DefinitionError(f"allow: {allowed!r:.100} is not a text.")
+
     with suppress(ValueError):
         return ip_network(allowed), None
     is_place = {*"/@?#"}.isdisjoint(allowed) and not allowed.endswith(":")  # which httpx2 reads as any port
@@ -144,6 +145,7 @@ def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
         url = httpx2.URL(f"tcp://{allowed}" if is_place else "")
     except httpx2.InvalidURL:
         url = httpx2.URL()
+
     host = url.raw_host.decode("ascii").rstrip(".")
     port = None if url.port is None else _check_port(url.port)
     with suppress(ValueError):

@@ -64,14 +64,17 @@ class Root:
                 "File and shell tools need a system that opens files beneath a directory: Linux, macOS, BSD. On "
                 "Windows, run Python in WSL."
             )
+
         if not isinstance(path, (str, os.PathLike)):
             raise DefinitionError(f"root={path!r:.100} is not a usable directory: give its path, as str or Path.")
+
         try:
             self._descriptor = os.open(path, _DIRECTORY)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             fault = f"{os.fspath(path)!r} is not a usable directory: {why}."
             raise DefinitionError(f"{fault} Make it first, or name another.") from error
+
         weakref.finalize(self, os.close, self._descriptor)
         self._paths = (Path(path).absolute(), Path(path).resolve())
         self.lookup: Lookup = lookup or _choose_lookup(self._descriptor)

@@ -197,6 +197,7 @@ class Conversation:
                 if not isinstance(message, ModelResponse) or message.text.strip() or message.calls or message.items
             ]
             return CallModel(tuple(sent), state.turns, not state.is_last_turn)
+
         if state.phase == "calling":
             return RunCalls(get_open_calls(self._messages, state.results), state.turns - 1)
         if state.phase == "paused":
@@ -254,6 +255,7 @@ class Conversation:
                 self._state = self._state.replace(phase="finished" if state.is_last_turn else "asking")
         else:
             self._finish_or_retry(response)
+
         return response
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
@@ -311,6 +313,7 @@ class Conversation:
                 f"Not run: one answer may hold {limits.max_calls_per_turn} calls. "
                 "Send this one again later, if it is needed."
             )
+
         if limits.max_calls is not None and self._calls_by_tool.total() + before >= limits.max_calls:
             return f"Not run: the run's {limits.max_calls} calls are used up. Answer with what you have."
         most = limits.max_calls_per_tool.get(name)
@@ -381,6 +384,7 @@ class Conversation:
         expected = sorted({*given}.intersection(due)) if pending else due
         if given != expected:
             raise ConversationError(f"Each of the calls {due} needs one result; there are results for {given}.")
+
         messages: Sequence[ToolMessage] = ()
         results = (*self._state.results, *results)
         if pending:
@@ -389,6 +393,7 @@ class Conversation:
             )
         else:
             messages = self._close_calls(results)
+
         if is_stopped:
             self.end("stopped", text=STOPPED_TEXT)
         elif (answer := find_answer(messages)) is not None:
@@ -439,6 +444,7 @@ class Conversation:
             raise RunError(
                 f"The run has no answer of its output_type after {state.turns} answers of the model. {why}{last}"
             )
+
         self._messages.append(UserMessage(f"{why} {remedy}".rstrip()))
         reason = state.finish_reason if state.is_last_turn else ""
         retries = state.output_retries + 1

@@ -48,6 +48,7 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
     ids = _UniqueIds(_get_wire_id(call) for _, call in _iter_calls(messages))
     repaired: list[Message] = []
     order: list[int] = []  # the former places of the messages
+
     for at, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             continue
@@ -66,6 +67,7 @@ def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[st
                 result = cast("ToolMessage", messages[place])
             name = result.name or call.name
             repaired.append(replace(result, call_id=call.id, provider_call_id=call.provider_call_id, name=name))
+
     if order != sorted(order):
         notes.append("Results that were elsewhere were moved to their calls, in call order.")
     return repaired, tuple(notes)
@@ -82,6 +84,7 @@ def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[
             for number, call in enumerate(message.calls):
                 if (found := unused.take(call)) is not None:
                     results[at, number] = found
+
     for place, call in _iter_calls(messages):
         if place not in results and (found := unused.take(call)) is not None:
             results[place] = found  # it comes before its call

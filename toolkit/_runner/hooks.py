@@ -167,12 +167,14 @@ def _has_method(hook: object, name: str) -> bool:
 def _check_hook(hook: object) -> None:
     if inspect.isclass(hook):
         raise TypeError(f"hooks=[{hook.__name__}] is a class: give an instance, {hook.__name__}(...).")
+
     used = [name for name in METHODS if _has_method(hook, name)]
     if not used or (used == ["on_event"] and callable(hook)):
         raise TypeError(
             f"{hook!r:.100} is not a hook: a hook has one of the methods {', '.join(METHODS)}. What wraps a call is "
             "passed as middleware=[...]."
         )
+
     if unknown := [
         name for name in dir(hook) if name.startswith(("before_", "after_", "around_")) and name not in METHODS
     ]:

@@ -150,17 +150,20 @@ class Limits:
     def __post_init__(self) -> None:
         if self.on_limit not in get_args(OnLimit):
             raise ValueError(f"on_limit={self.on_limit!r} is not one of 'answer', 'stop', 'raise'.")
+
         self._check_prices()
         if not isinstance(self.max_calls_per_tool, Mapping):
             raise ValueError(  # noqa: TRY004  like every other wrong limit
                 f"max_calls_per_tool={self.max_calls_per_tool!r:.100} must map names of tools to numbers of calls."
             )
+
         _check_counts({"max_calls_per_turn": self.max_calls_per_turn, "max_output_retries": self.max_output_retries})
         _check_counts(self.max_calls_per_tool)
         for name in ("max_turns", "max_calls", "max_tokens", "max_input_tokens", "max_output_tokens"):
             limit = getattr(self, name)
             if limit is not None and not is_whole(limit, 1):
                 raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
+
         for name in ("max_seconds", "max_seconds_per_turn", "max_cost"):
             limit = getattr(self, name)
             if limit is not None and not (is_float(limit) and limit > 0):

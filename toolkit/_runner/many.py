@@ -82,6 +82,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
         for _, handle in active.values():
             handle.cancel()
         batch.end()
+
     return batch.list_outcomes()
 
 
@@ -111,6 +112,7 @@ async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch)
             await asyncio.gather(*workers, return_exceptions=True)
     finally:
         batch.end()
+
     return batch.list_outcomes()
 
 
@@ -127,6 +129,7 @@ class PromptBatch:
             )
         if is_table(prompts) and hasattr(prompts, "columns"):
             raise TypeError("prompts= is a table, whose items are its columns: pass one of them, such as df['text'].")
+
         given: dict[str, Any] = {**MAP_DEFAULTS, **options}
         if isinstance(given["messages"], Iterator):  # each run reads them
             given["messages"] = tuple(given["messages"])
@@ -134,11 +137,13 @@ class PromptBatch:
         max_parallel: int = given.pop("max_parallel")
         if not is_whole(max_parallel, 1):
             raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
+
         self.max_parallel: int = min(max_parallel, max(1, length_hint(prompts, sys.maxsize)))
         limit_rate = make_rate(given.pop("rpm", None), given.pop("tpm", None))
         save = given.pop("save", None)
         if save is not None and not isinstance(save, (str, os.PathLike)):
             raise TypeError(f"save={save!r:.100} is not a file's path, such as save='answers.jsonl'.")
+
         is_notebook = type(sys.stdout).__module__.startswith("ipykernel")  # it displays standard error as a failure
         out = sys.stdout if is_notebook else sys.stderr
         self._bar = out if given.pop("progress") and out and (is_notebook or out.isatty()) else None
@@ -261,6 +266,7 @@ class Answers:
             return
         if outcome.finish_reason != "stop" and not outcome.output:  # a limit was reached before there was an answer
             return
+
         step = Conversation(outcome.state).next()
         facts = {
             "digest": _digest(prompt),
@@ -305,6 +311,7 @@ class Answers:
             result = restore_result(state, output, facts["model"], cost)
         except (ValueError, KeyError, TypeError, RecursionError, ConversationError, ToolError):
             return
+
         self._found[facts["digest"]].append(result)
 
 

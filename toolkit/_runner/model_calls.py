@@ -90,6 +90,7 @@ class ModelCaller:
             for hook in self.settings.hooks.after_model:
                 context = self.tool_caller.make_context(step.turn, cancellation)
                 response = await apply_model_hook(hook, response, context, backend)
+
         yield response
 
     async def _make_request(self, step: CallModel, backend: Backend, cancellation: Cancellation) -> ModelRequest:
@@ -178,6 +179,7 @@ class ModelCaller:
         if not in_background and limits.max_seconds is None and limits.max_seconds_per_turn is None:
             yield deadline
             return
+
         has_extra_turn = limits.max_seconds is not None and not step.with_tools
         seconds = limits.max_seconds_per_turn or (LAST_SECONDS if has_extra_turn else ANY_SECONDS)
         with Cancellation(seconds, parent=deadline) as cancellation:

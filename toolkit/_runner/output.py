@@ -149,11 +149,13 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
         raise TypeError("null is not an answer; leave it out for a text")
     if isroutine(kind):
         raise TypeError("a function is not a type")
+
     adapter = TypeAdapter[Any](kind)
     if schema := describe_object(adapter):
         whole = {"type": "object", "properties": {}, **schema}
         _reject_empty_object(whole)
         return whole, build_json_validator(adapter)
+
     wrapper = TypedDict("wrapper", {KEY: kind})  # type: ignore[misc]  # a type made at run time
     wrapper.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)  # type: ignore[attr-defined]
     wrapped = TypeAdapter[Any](wrapper)
@@ -172,6 +174,7 @@ def _build_from_schema(kind: Mapping[str, Any]) -> tuple[dict[str, Any], Callabl
         validate = DocumentSchema(whole).validator
         is_wrapped = [*whole["properties"]] == [KEY]  # perhaps what another process made of a type
         return whole, (lambda text: validate(_add_key(text))) if is_wrapped else validate
+
     wrapped = {**wrap_schema(schema, KEY), "additionalProperties": False}
     validate_whole = DocumentSchema(wrapped).validator
     return wrapped, lambda text: _read_value(validate_whole, text)

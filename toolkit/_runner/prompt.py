@@ -36,6 +36,7 @@ def make_user_message(given: UserInput) -> UserMessage:
         return UserMessage(given)
     if isinstance(given, UserMessage):
         return given
+
     parts = [_read_part(part) for part in (given if isinstance(given, (list, tuple)) else [given])]
     if not parts:
         raise ValueError("The prompt is an empty list: there is nothing to answer.")
@@ -56,6 +57,7 @@ def _read_part(part: Any) -> str | Image | File:
         if len(text) > MAX_TEXT:
             raise ValueError(f"The prompt's table is longer than {MAX_TEXT:,} characters as CSV: send a part of it.")
         return text
+
     image = to_image(part)
     if isinstance(image, (str, Image, File)):
         return image
@@ -75,6 +77,7 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
     """
     if stream is None and not path.is_file():
         raise FileNotFoundError(f"{str(path)!r} is not a file; the current directory is {Path.cwd()}.")
+
     with stream or path.open("rb") as file:
         data = file.read(MAX_MEDIA + 1)
     if len(data) > MAX_MEDIA:
@@ -85,10 +88,12 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
         return File(data, "application/pdf", path.name)
     if len(data) > MAX_TEXT:
         raise ValueError(f"The prompt's file {path} is a text of more than {MAX_TEXT // 2**20} MiB.")
+
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
+
     if "\0" in text:
         raise ValueError(
             f"The prompt's file {path} is neither an image (PNG, JPEG, GIF, WebP), a PDF, nor text in UTF-8. "

@@ -40,6 +40,7 @@ def record_decisions(
         has_own = len(gates.approvers) > len(above)
         recorded = RecordedDecisions(decisions, pending, approver if has_own or not above else lambda _: True)
         gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
+
     if not gates.approvers and (pending or (state.sub_agents and not _has_approver(agents.values()))):
         gates = replace(gates, approvers=(defer_unasked,))
     return replace(own, gates=gates)

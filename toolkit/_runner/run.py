@@ -145,6 +145,7 @@ class Run(Generic[T]):
         queue = self.tool_caller.queue
         limit = ""
         interrupts = notice_interrupts() if isinstance(backend, AsyncBackend) else nullcontext()
+
         with interrupts:
             async with _End(self, backend):
                 model = await self.model_caller.choose_model(backend)
@@ -174,6 +175,7 @@ class Run(Generic[T]):
                 result = await self._save(backend)
                 for end in ends:
                     yield end
+
         output = write_output(result.output)
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
@@ -211,10 +213,12 @@ class Run(Generic[T]):
         is_failure = isinstance(error, Exception)
         if self.result is not None and not is_failure:
             return  # it had ended
+
         goes_on = not (isinstance(error, EXIT_ERRORS) or sys.is_finalizing())  # the program does
         is_saved = self._model is not None and goes_on and (self.create_undoer is not None or not is_failure)
         if self.result is None or is_saved:
             self._end_here("error" if is_failure else "cancelled")
+
         try:
             if is_saved:
                 await self._save(backend)
@@ -237,6 +241,7 @@ class Run(Generic[T]):
         yield TurnStarted(turn=step.turn, messages=step.messages)
         started = time.time()
         partial_output = PartialOutput(self.output) if self.tool_caller.request.streams and self.output.spec else None
+
         try:
             async with aclosing(self.model_caller.call(step, backend)) as pieces:
                 async for piece in pieces:
@@ -303,6 +308,7 @@ class Run(Generic[T]):
             if end.call.id not in caller.early_calls:
                 yield caller.make_start(end.call)
             yield end
+
         if response.calls and len(refused) == len(response.calls):
             caller.drop_early()
             yield ResultsAdded(turn=step.turn, messages=self.conversation.refusals)
@@ -313,6 +319,7 @@ class Run(Generic[T]):
             yield TurnFinished(turn=0, response=self.handoff)
         caller = self.tool_caller
         turn = TurnCalls(caller, step, self.calls)
+
         try:
             for batch in turn.batches:
                 for start in turn.start(batch):
@@ -329,6 +336,7 @@ class Run(Generic[T]):
             raise
         finally:
             caller.end_turn()
+
         messages = self.conversation.end_turn(
             turn.messages, turn.pending, turn.sub_agents, is_stopped=turn.is_stopped, find_answer=caller.find_answer
         )
@@ -345,11 +353,13 @@ class Run(Generic[T]):
         if step.reason in REASONS_WITHOUT_ANSWER:
             self._set_result(step.output, step.reason)
             return
+
         try:
             output = self.output.parse(step.output)
         except ToolError as error:
             self.conversation.reject_answer(error.text, self.output.remedy)
             return
+
         messages = self.conversation.read_messages(self.tool_caller.queue)
         if not messages:
             self._set_result(output, step.reason)
@@ -373,6 +383,7 @@ class Run(Generic[T]):
             if call.id in refused and call.id not in self.calls:
                 self.calls[call.id] = self.tool_caller.make_end(call, make_refusal(refused[call.id]))
                 self.closed.append(self.calls[call.id])
+
         self.result = RunResult(
             output=None if is_text and self.output.spec else output,  # type: ignore[arg-type]  # as documented
             messages=state.messages,

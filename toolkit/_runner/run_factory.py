@@ -144,6 +144,7 @@ class RunFactory:
         """Undo the calls of a run, given its state or its id; `Runner.undo` says what it raises."""
         if not isinstance(run, (RunState, str)):
             raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
+
         run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
         saved = self.options.get("checkpoint")
         ledger = self.ledger
@@ -152,10 +153,12 @@ class RunFactory:
             state = saved.load(run_id)
         if any(active.conversation.run_id == run_id for active in self.active.get_all()):
             raise ConversationError(f"The run {run_id} is active: cancel it, or wait for its end, before it is undone.")
+
         called = () if state is None else [tools[name] for name in state.calls_by_tool if name in tools]
         may_undo = state is None or any(tool.settings.undo for tool in walk_tools(called))
         if may_undo and not ledger.read(run_id):
             raise ConversationError(f"There is no record of the calls of run {run_id!r:.100} in this runner's ledger.")
+
         undone = await self.create_undoer(backend, run_id, deps, self.dispatcher.recording).undo()
         if saved is not None and state is not None and state.phase != "finished":
             conversation = Conversation(state)
@@ -227,6 +230,7 @@ class RunFactory:
                 f"A run adds a tool {RESULT_READ!r} of its own, which reads results that are too long. Give yours "
                 f"another name=, or put a prefix with Toolbox.prefixed()."
             )
+
         self._tools = checked = _CheckedTools(
             listed=listed,
             changing=[tool for tool in listed.values() if tool.settings.effect in CHANGES],
@@ -281,6 +285,7 @@ class _RunBuilder:
                 if state is None or own is not state.allowed_tools:
                     raise
                 raise ConversationError(f"The run cannot be resumed with these tools: {error}") from error
+
         self._choice = choice
         self._allowed = None if allowed is None else (*allowed, *(tool.name for tool in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
@@ -397,12 +402,14 @@ class _RunBuilder:
         earlier = self._earlier
         if was_undone(self._factory.ledger, state.run_id):
             raise ConversationError(f"The calls of run {state.run_id} were undone, so it cannot be resumed.")
+
         older = len(earlier) + isinstance(state.messages[0], SystemMessage)
         if state.messages[older - len(earlier) : older] != tuple(earlier):
             raise ConversationError(
                 "The session has other messages than when this run started, so the run cannot add its own: resume it "
                 "without session=."
             )
+
         if state.phase == "finished":
             raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
         if self._request.messages:
@@ -410,6 +417,7 @@ class _RunBuilder:
                 "messages= does not go with a state, which has its own: leave it out. steer() sends a message to the "
                 "resumed run."
             )
+
         state.check()
         return state.replace(allowed_tools=self._own_allowed), older
 
@@ -477,6 +485,7 @@ class _RunBuilder:
             foreign=parent.dispatcher.foreign if parent else set(),
             count=conversation.count_call,
         )
+
         for message in conversation.history:
             if isinstance(message, ToolMessage):
                 dispatcher.foreign.update(message.foreign)

@@ -463,6 +463,7 @@ class Runner(Controls):
                 f"{self!r:.100} needs a name and a description to be a tool: write .as_tool(name=..., "
                 "description=...), or Runner(..., name=..., description=...)."
             )
+
         sub_agent = SubAgent(
             self._factory,
             name or name_sub_agent(f"{own}"),

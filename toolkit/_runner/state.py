@@ -142,6 +142,7 @@ class RunState(FrozenValue):
             _check_fields(state)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ConversationError(f"This is not the state of a run: {type(error).__name__}: {error}") from error
+
         state.check()
         return state
 

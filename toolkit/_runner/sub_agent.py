@@ -93,6 +93,7 @@ class SubAgent:
             build_output(output_type)  # refuses what is no type of an answer
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):
             raise DefinitionError(f"{name}: handoff=True adds a tool {HAND_BACK!r}, and there is one: rename it.")
+
         self.runner = runner
         self.name = name
         self.max_depth = max_depth
@@ -125,6 +126,7 @@ class SubAgent:
             raise Failed(TOO_DEEP.format(self.max_depth))
         if parent is not None and (answer_call := delegate.get()) is not None:
             return answer_call(self, parent)
+
         own = parent if parent is not None and self._is_called_by(parent) else None
         request = RunRequest(
             prompt=arguments[self._arg],
@@ -139,6 +141,7 @@ class SubAgent:
             waiting = get_ids(paused.state.pending)
             decisions = {call_id: given[call_id] for call_id in waiting if call_id in given}
             request = replace(request, prompt=paused.state, messages=(), decisions=decisions)
+
         if parent is not None and isinstance(parent.backend, AsyncBackend):
             return LazyAwaitable(lambda: self._run_child(request, parent, context.cancellation, AsyncBackend()))
         return run_sync(self._run_child(request, parent, context.cancellation, SyncBackend()))
@@ -161,6 +164,7 @@ class SubAgent:
         except Exception as error:
             reason = str(error) if isinstance(error, ToolkitError) else f"it raised {type(error).__name__}"
             raise Failed(FAILED.format(reason)) from error
+
         result = require_result(run.result)
         if result.is_paused and parent is not None and self._is_called_by(parent):
             waiting = Deferred(*result.pending, state=result.state)

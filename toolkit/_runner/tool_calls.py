@@ -228,6 +228,7 @@ class ToolCaller:
             finally:
                 current_cancellation.reset(outer)
                 parent_call.reset(above)
+
         return self.end(call, result, start)
 
     def make_context(self, turn: int, cancellation: Cancellation, call: ToolCall = NO_CALL) -> ToolContext[Any]:
@@ -343,6 +344,7 @@ class TurnCalls:
             calls = get_last_calls(state.messages)
             self._dependencies = Dependencies(calls, caller.shared, caller.tools, caller.deadline, state.results)
             calls = self._dependencies.startable
+
         self.batches = split_batches(calls, caller.settings.order, caller.dispatcher.runs_alone)
         self._reported = set(caller.early_calls)
 
@@ -365,6 +367,7 @@ class TurnCalls:
         )
         if reason and not any(call.id in caller.early_calls for call in batch):
             return self._skip(batch, reason)
+
         execute = partial(self._execute_call, backend)
         if self._dependencies:
             execute = partial(self._execute_in_order, self._dependencies, backend)
@@ -384,6 +387,7 @@ class TurnCalls:
         """Record an event, and return the events to report; none for a call that needs one that waits for approval."""
         if not isinstance(event, ToolCallFinished):
             return (event,)
+
         result = self._caller.results.get(event.call.id)
         if result is not event.result:  # the call was abandoned; it may have ended after all
             event = self._caller.make_end(event.call, result or event.result, event.seconds)
@@ -395,6 +399,7 @@ class TurnCalls:
         if type(error) is Deferred:
             self._waiting[event.call.id] = error
             return [ApprovalNeeded(waiting) for waiting in error.pending]
+
         self.is_stopped = self.is_stopped or type(error) is Stopped
         self._finish_call(event)
         return (event,)
@@ -417,6 +422,7 @@ class TurnCalls:
                 end = self._caller.make_end(call, result)
                 self._finish_call(end)
                 events += [*self.start([call]), end]
+
         return events
 
     @property

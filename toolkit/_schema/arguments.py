@@ -131,6 +131,7 @@ class ArgumentParser:
             return _explain_exception(error)
         if len(text) > MAX_ERRORS and error.error_count() > MAX_ERRORS:
             return InvalidArguments(f"they have {error.error_count():,} errors. Send less, and follow the schema.")
+
         faults = _list_faults(error)
         repairs: tuple[str, ...] = ()
         while (repaired := _repair_text(text, faults, self.schema)) is not None:
@@ -142,6 +143,7 @@ class ArgumentParser:
                 faults = _list_faults(remaining)
             except Exception as raised:  # noqa: BLE001  as in `try_parse`
                 return _explain_exception(raised)
+
         return InvalidArguments(self._explainer.explain(faults, text))
 
     def explain(self, error: ValidationError) -> InvalidArguments:
@@ -182,6 +184,7 @@ def _repair_text(
         return "{}", ()
     if faults[0]["type"] == "json_invalid" and not faults[0]["loc"]:
         return None
+
     document = [from_json(text)]  # in a list, so that the whole document can be replaced, too
     optional = schema["properties"].keys() - set(schema.get("required", ()))
     text_paths = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}

@@ -128,6 +128,7 @@ class TypeWriter:
                 return self.write(_BARE[annotation])
             if isinstance(annotation, type):
                 return self._write_class(annotation)
+
         raise Unusual
 
     def _write_class(self, kind: type) -> Written:
@@ -389,6 +390,7 @@ def render_default(default: Any) -> dict[str, Any]:
         text.encode()
     except Exception:  # noqa: BLE001  it may be an object of any class, whose code may fail
         return {}
+
     return {} if _MASK in text else {"default": value}
 
 

@@ -105,9 +105,11 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     lines = _clean(text or "")
     if len(lines) == 1 and _FIELD.match(lines[0]) is None:  # most docstrings are one line
         return Docstring(description=lines[0].strip(), parameters={}, raises={})
+
     known = frozenset(parameters)
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
     attributes: list[str] = []
+
     for section in _split(lines, known):
         if section.title.lower() in _ATTRIBUTES:
             attributes += _rewrite(section, known)[1]
@@ -119,6 +121,7 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
             parts["returns"].append(_read_returns(section))
         elif section.kind != "dropped":
             parts[section.kind].append(_dedent(section.lines))
+
     return Docstring(
         description="\n\n".join(filter(None, parts["prose"])),
         parameters=_read_entries(parts["parameters"]),
@@ -182,6 +185,7 @@ def _split(lines: Sequence[str], known: frozenset[str]) -> list[_Section]:
     fences = [number for number, line in enumerate(lines) if _FENCE.match(line)]  # the last one may be left open
     code = {number for start, end in zip(fences[::2], fences[1::2]) for number in range(start + 1, end + 1)}
     sections = [_Section(kind="prose")]
+
     for number, (line, below) in enumerate(zip(lines, [*lines[1:], ""])):
         section = sections[-1]
         is_text = line and number not in code
@@ -193,6 +197,7 @@ def _split(lines: Sequence[str], known: frozenset[str]) -> list[_Section]:
             sections.append(_Section(kind="prose", lines=[line]))
         elif section.lines or (line and not _UNDERLINE.match(line)):
             section.lines.append(line)
+
     return sections
 
 
@@ -201,6 +206,7 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
     match = _FIELD.match(line)
     if match is None:
         return None
+
     word, argument, text, rest = match.groups()
     kind = _KINDS.get(word.lower(), "prose")
     if word in known and kind == "prose" and not (argument or rest):  # ":x: ..."
@@ -252,6 +258,7 @@ def _ends(section: _Section, line: str, below: str, known: frozenset[str]) -> bo
         return False
     if section.level > section.indent or (section.style == "field" and section.kind == "dropped"):
         return True
+
     # A capital begins a sentence ("Note: ..."), hardly ever a parameter.
     if entry and (section.kind == "raises" or section.style == "numpy" or not entry.names[0][0].isupper()):
         return False
@@ -282,6 +289,7 @@ def _match_entry(section: _Section, line: str, known: frozenset[str]) -> _Entry 
     if match["dots"] and known.isdisjoint(names):  # "sample1, sample2, ..." are `*samples`
         alike = [name for name in known if name.startswith(names[0].rstrip("0123456789"))]
         names = alike if len(alike) == 1 else names
+
     # A list inside a text is not a list of entries, unless the section begins with a list.
     begins_with_list = bool(_ITEM.match(section.lines[0] if section.lines else line))
     if not known.issuperset(names) and bool(match["bullet"]) != begins_with_list:
@@ -294,6 +302,7 @@ def _rewrite(section: _Section, known: frozenset[str]) -> tuple[str, list[str]]:
     lines = _join_types(section.lines)
     introduction: list[str] = []
     google: list[str] = []
+
     for number, (line, entry) in enumerate(zip(lines, _find_entries(section, lines, known))):
         if entry:
             below = next(filter(None, lines[number + 1 : number + 3]), "")
@@ -304,6 +313,7 @@ def _rewrite(section: _Section, known: frozenset[str]) -> tuple[str, list[str]]:
             google.append(f"        {line}")
         else:
             introduction.append(line)
+
     is_about_all = introduction and section.kind == "parameters" and (google or section.level <= section.indent)
     return _fold(_dedent(introduction)) if is_about_all else "", google
 
@@ -314,6 +324,7 @@ def _find_entries(section: _Section, lines: Sequence[str], known: frozenset[str]
     entries = [_match_entry(section, line, known) if line else None for line in lines]
     level = [*[entry.depth for entry in entries if entry], section.level][0]
     missing = known.difference(*[entry.names for entry in entries if entry and entry.depth <= level])
+
     for number, (line, above, entry) in enumerate(zip(lines, ["", *lines], entries)):
         if entry is None and missing and _depth(line) == level and above[-1:] in (*".:;!?)", ""):
             match = _WITHOUT_COLON.match(line)
@@ -322,6 +333,7 @@ def _find_entries(section: _Section, lines: Sequence[str], known: frozenset[str]
         # A deeper entry is text (the keys of a dict), unless it is the only one of its parameter.
         elif entry and entry.depth > level and not missing.issuperset(entry.names):
             entries[number] = None
+
     return entries
 
 

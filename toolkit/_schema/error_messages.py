@@ -74,11 +74,13 @@ class ErrorExplainer:
         location, kind = fault["loc"], fault["type"]
         if kind == "json_invalid" and not location:
             return f"not valid JSON ({fault['msg'].removeprefix('Invalid JSON: ')}). Send one whole JSON object."
+
         path = shorten(format_path(location) if document is None else _format_place(document, location, kind), MAX_NAME)
         if kind == "missing":
             return f"{path}: missing, but required"
         if kind in ("extra_forbidden", "unexpected_keyword_argument"):
             return f"{path}: no such parameter{self._suggest_parameters(location, has_list=has_list)}"
+
         is_secret = location[0] in self._secrets if location else self._has_secrets
         received = "a secret" if is_secret else shorten(_dump_input(fault["input"]), MAX_SHOWN)
         if path or isinstance(fault["input"], dict):  # of the whole object, such as that of a model's own validator
@@ -114,12 +116,14 @@ def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return " | ".join(map(json.dumps, values))
     if branches := part.get("anyOf") or part.get("oneOf"):
         return " | ".join(map(outline, branches))
+
     kind = str(part.get("type", ""))
     if depth > MAX_OUTLINE:
         return kind
     if kind == "array":
         items = part.get("prefixItems")
         return f"[{', '.join(map(outline, items))}]" if items else f"[{outline(part.get('items'))}, ...]"
+
     required = part.get("required", ())
     members = {f'"{name}"{"" if name in required else "?"}': each for name, each in part.get("properties", {}).items()}
     if others := as_mapping(part.get("additionalProperties")):

@@ -301,11 +301,13 @@ class ParameterSchema(ArgumentSchema):
         texts, examples = self.read_documentation()
         described = [(p, known[p.name]) for p in self.offered if p.name in known]
         properties: dict[str, Any] = {}
+
         for p, each in described:
             text = find_text(p.json_type) or each.schema.get("description")
             text = text or find_text(p.annotation) or texts.get(p.name)  # of each of `*args`; of the docstring
             default = {} if p.default is inspect.Parameter.empty else render_default(p.default)
             properties[each.key] = {**each.schema, **({"description": text} if text else {}), **default}
+
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if required := [each.key for _, each in described if each.core["required"]]:
             schema["required"] = required
@@ -366,16 +368,19 @@ class ParameterSchema(ArgumentSchema):
         writer = TypeWriter()
         written = writer.write_usual({p.name: p.json_type for p in self.offered if not p.problem})
         usual: dict[str, Property] = {}
+
         for p in self.offered:
             if p.name in written:
                 schema, core = written[p.name]
                 field = {"type": "typed-dict-field", "schema": core, "required": p.is_required}
                 usual[p.name] = Property(p.name, schema, field)
+
         rest = [p for p in self.offered if p.name not in usual]
         try:
             properties = self._generate(rest, usual, writer) if rest else Properties(usual, writer, {})
         except Unusual:  # two classes have one name; pydantic gives them two
             properties = self._generate(self.offered, {}, TypeWriter())
+
         keys = [each.key for each in properties.by_name.values()]
         if repeated := [key for key in keys if keys.count(key) > 1]:
             raise DefinitionError(
@@ -601,6 +606,7 @@ class ReturnType(ReturnSchema):
             )
         except Exception:  # noqa: BLE001  as above
             return None
+
         return adapter if is_complete else None
 
 

@@ -208,6 +208,7 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
     """Rename a constraint, which pydantic writes by its own name, to the keyword of a type or of a union's members."""
     if core["type"] != "function-after" or not _is_constraint(core):
         return generated
+
     bounds = {name: generated.pop(name) for name in (*_NUMBER, "minLength", "maxLength") if name in generated}
     is_about_json = _is_about_json(core)
     for member in generated.get("anyOf", [generated]):
@@ -218,6 +219,7 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
             if isinstance(bounds.get(name), (int, float)) and (is_about_json or name not in _NUMBER)
         }
         member.update({**written, **member})
+
     return generated
 
 

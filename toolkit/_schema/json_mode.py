@@ -89,6 +89,7 @@ def _adapt_enum(core: dict[str, Any]) -> dict[str, Any]:
         number = {"type": "int", "ge": least, "le": most}
         make = {"type": "no-info", "function": core["cls"]}
         return {"type": "function-after", "function": make, "schema": number, **reference}
+
     unusual = [each for each in core["members"] if not isinstance(each.value, (str, int, float, type(None)))]
     written = [(to_jsonable_python(member.value), member) for member in unusual]
     if not written:

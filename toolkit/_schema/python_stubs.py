@@ -74,12 +74,15 @@ class StubWriter:
             return "Any"
         if isinstance(reference := part.get("$ref"), str):
             return self.write_type(look_up(root, reference), root, reference.rpartition("/")[2], depth + 1)
+
         choices = part.get("enum", [part["const"]] if "const" in part else None)
         if choices is not None:
             return _write_choices(choices)
+
         branches = part.get("anyOf") or part.get("oneOf")
         if isinstance(branches, list):
             return _join(self.write_type(each, root, f"{name}{at}", depth + 1) for at, each in enumerate(branches, 1))
+
         kinds = part.get("type")
         if isinstance(kinds, list):
             return _join(self.write_type({**part, "type": kind}, root, name, depth + 1) for kind in kinds)
@@ -97,10 +100,12 @@ class StubWriter:
             return f"dict[str, {values}]"
         if not all(map(is_identifier, properties)):
             return "dict[str, Any]"
+
         targets = [look_up(root, reference) for reference in collect_references(part, root)]
         known = (name, str([part, *targets]))
         if known in self._names:  # a type may hold itself
             return self._names[known]
+
         name = self._names[known] = make_free_name(make_identifier(name), self._functions | self.classes.keys())
         self.classes[name] = ""
         required = part.get("required", ())

@@ -23,6 +23,7 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
     settled = [type(annotation) is type or is_resolved(annotation) for annotation in annotations.values()]
     if all(settled):
         return {}
+
     module, path = (getattr(source, name, "") for name in ("__module__", "__qualname__"))
     path = path.rpartition(".")[0]
     called = unwrap_partials(function)
@@ -35,6 +36,7 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
         if _is_around(frame, source):
             local = {**frame.f_locals, **local}  # the names of inner ones win
         frame = frame.f_back
+
     outer = _collect_class_names([_find_class(path, source)]) | {home.__name__: home for home in homes}
     return _pick_mentioned(annotations, {**outer, **local, **_collect_class_names([*reversed(bases), *homes])})
 

@@ -103,6 +103,7 @@ class Signature:
             parsed = replace(parsed, parameters={**parsed.attributes, **written, **parsed.parameters, **texts})
         elif not parsed.description and find_called(self.callable) is not self.callable:  # its class may describe it
             parsed = replace(parsed, description=parse_docstring(inspect.getdoc(self.callable), names).description)
+
         rest = [name for name, p in self.declared.items() if p.kind is inspect.Parameter.VAR_KEYWORD]
         return replace(parsed, parameters=self._move_keys(parsed.parameters, rest[0])) if rest else parsed
 
@@ -176,6 +177,7 @@ class Signature:
                 return made
             for name in ("parameters", "declared", "_python"):  # names in their annotations may be defined by now
                 self.__dict__.pop(name, None)
+
         from toolkit._schema.function_schema import ParameterSchema  # slow to load: it needs pydantic-core
 
         made = self.__dict__["_made"] = ParameterSchema(
@@ -195,6 +197,7 @@ class Signature:
         docstring = self.docstring
         if not docstring.examples:
             return docstring.parameters, ()
+
         from toolkit._schema.docstrings import find_examples
 
         # An example has the arguments that a partial binds, too.
@@ -210,6 +213,7 @@ class Signature:
         by_position: list[Any] = []
         by_keyword: dict[str, Any] = {}
         positional_kinds = self._list_positional_kinds(values)
+
         for p in self.parameters:
             if p.kind is inspect.Parameter.VAR_POSITIONAL:
                 by_position += values.get(p.name, ())
@@ -219,6 +223,7 @@ class Signature:
                 by_position.append(p.default if self._is_shared(p) else _pick_value(p, values, context))
             elif p.is_injected or p.field or p.name in values or (p.has_mutable_default and not self._is_shared(p)):
                 by_keyword[p.name] = _pick_value(p, values, context)
+
         return by_position, by_keyword
 
     def _is_shared(self, p: Parameter) -> bool:
@@ -255,6 +260,7 @@ class Signature:
             raise DefinitionError(
                 f"{self.callable!r} has no signature that Python can read. Wrap it in a function."
             ) from error
+
         if self.is_method and declared:
             del declared[next(iter(declared))]
         if isinstance(self.callable, partial):
@@ -276,6 +282,7 @@ class Signature:
                 annotation = self._fill_variables(annotation)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
             annotation, problem = _refuse_unresolved(annotation, error)
+
         non_type = next(_find_non_types(annotation), None)
         is_slip = False
         if non_type is not None:
@@ -503,6 +510,7 @@ def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
         return 1
     if isinstance(function, MethodType):
         return max(count_positional(function.__func__, ["self", *names]) - 1, 0)
+
     code = getattr(function, "__code__", None)
     inner = getattr(function, "__wrapped__", None)
     below = count_positional(inner, names) if inner and not hasattr(function, "__signature__") else 0
@@ -510,6 +518,7 @@ def count_positional(function: Callable[..., Any], names: Sequence[str]) -> int:
         return below
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) == inspect.CO_VARARGS:
         return len(names)
+
     own = code.co_varnames[: code.co_argcount]
     given = code.co_posonlyargcount
     other = (number for number, (mine, name) in enumerate(zip(own, names), 1) if mine != name or number <= given)
@@ -545,6 +554,7 @@ def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
             if isinstance(function, type) or isinstance(error, ValueError):
                 return {}  # of a class, pydantic says what is wrong; those of an odd object are not a dict
             raise
+
     return getattr(function, "__annotations__", {})
 
 

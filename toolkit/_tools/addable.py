@@ -64,6 +64,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return [tool]
     if is_source(item):
         raise DefinitionError(f"{item!r:.100} is a source, whose tools may change: pass it to Toolbox.add().")
+
     owner = item if inspect.isclass(item) else type(item)
     methods = tool_methods(owner)
     if item is owner and (methods or hasattr(item, "current_tools") or _is_written(item)):
@@ -72,6 +73,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
         return [tool for name in methods for tool in list_tools(getattr(item, name))]
     if _is_written(item):
         return [_make_written(item)]
+
     as_tool: Any = getattr(item, "as_tool", None)
     if as_tool and item is not owner and hasattr(item, "toolbox"):  # a Runner; a tool of LangChain has no toolbox
         return [as_tool()]
@@ -85,6 +87,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
             "@tool, or one with name, parameters and execute. Unpack a list or a Toolbox: [*tools]. For a JSON Schema "
             f"write Tool.from_schema(name, schema, function). {OTHER_LIBRARIES}"
         )
+
     if _takes_anything(item):
         raise DefinitionError(
             f"{item!r:.100} does not say which arguments it takes, only *args or **kwargs: pass the function that it "
@@ -115,6 +118,7 @@ def _takes_anything(item: Callable[..., Any]) -> bool:
         parameters = [*inspect.signature(item).parameters.values()]
     except (TypeError, ValueError):  # refused later, with its reason
         return False
+
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:  # options after it are the object's own
         parameters = [p for p in parameters if p.default is p.empty]
     return bool(parameters) and all(

@@ -142,6 +142,7 @@ class Bindings:
         last = overlay.last
         if last is not None and all(map(is_, last.tables, tables)) and last.chosen == chosen:
             return last.composed
+
         bound = {**functions, **overlay.functions}
         composed = {
             name: _resolve_handler(tool, bound, name if name in overlay.functions else chosen.get(name), modules)
@@ -251,6 +252,7 @@ def _resolve_handler(
         return replace(
             tool, activity=None, handler=BoundHandler(handler.interface, activity, function=function), settings=settings
         )
+
     if activity in functions or not activity:
         handler = LatentHandler(handler.interface)
     elif named is not None and (handler.function_handler is None or activity != (handler.activity or tool.name)):

@@ -125,6 +125,7 @@ def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator
     latent = [tool.name for tool in tools if isinstance(tool.handler, LatentHandler)]
     used = {tool.handler.activity for tool in tools}
     is_open = any(map(callable, bindings.choices.values()))  # it may return another name at another time
+
     for name in (each for each, function in bindings.functions.items() if function and each not in used):
         near = difflib.get_close_matches(name, latent, n=1)
         text = f"{name!r} is bound, and executes no tool"
@@ -133,6 +134,7 @@ def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator
             yield _warn("misnamed", text, tool=near[0])
         elif not is_open:
             yield _warn("idle", f"{text}. Choose it for a tool, or unbind it.")
+
     names = [tool.name for tool in tools]
     for name in (each for each in bindings.choices if each not in names):
         yield _warn("no-tool", f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}")
@@ -147,6 +149,7 @@ def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
     except DefinitionError as error:
         yield _fail("undescribable", str(error))
         return
+
     if tool.name[0].isdigit():
         yield _warn("name", "Gemini and Moonshot take only names that begin with a letter. Use Toolbox.prefixed().")
     yield from _check_description(tool)
@@ -173,6 +176,7 @@ def _check_handler(handler: Handler) -> Iterator[Finding]:
             "no function executes it: the model fills in its output itself. Bind a function where that is not wanted."
         )
         yield Finding(level="note", code="latent", text=text)
+
     if isinstance(handler, Delegated) and handler.delegate is None:
         remedy = "so every call fails. Set one: Toolbox.bindings.module()."
         yield _fail("no-module", f"no runner is set for its module {handler.scope.module!r}, {remedy}")

@@ -185,18 +185,22 @@ def _convert(given: Mapping[str, Any], function: Any) -> Any:
     if isinstance(function, Tool):
         fields = split_options(given, name_of(function), function.settings)
         return replace(function, handler=_choose_handler(function.handler, fields.get("activity")), **fields)
+
     bound = getattr(function, "__func__", None)
     if isinstance(bound, Tool):  # a class method made of a tool
         return _convert(given, bound.__get__(function.__self__))
+
     plain = bound if isinstance(function, (classmethod, staticmethod)) else function
     if not callable(plain):
         raise DefinitionError(
             f"@tool needs something that can be called, not {function!r:.100}. Give options by name: @tool(name=...)."
         )
+
     function_handler = make_function_handler(plain)
     name = name_of(plain)
     if _returns_tools(function_handler.signature):
         raise DefinitionError(f"{function_handler.origin} returns tools, but is not one itself: call it, {name}(...).")
+
     wrapped = find_wrapped_tool(plain)
     settings = DEFAULT_SETTINGS if wrapped is None else wrapped.settings  # what wraps a tool keeps its gates
     fields = {"name": safe_name(name), **split_options(given, name, settings)}

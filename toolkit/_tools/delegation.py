@@ -83,6 +83,7 @@ class Delegated(DeclaredHandler):
                 f"Toolbox.bindings.module({self.scope.module!r}, Runner(...)), or a function by "
                 f"Toolbox.bind({tool.name!r}, function)."
             )
+
         own = context or ToolContext(deps=None)
         imports = {name: own.shared[name] for name in self.scope.imports or () if name in own.shared}
         call = ToolCall(
@@ -104,6 +105,7 @@ class Delegated(DeclaredHandler):
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
+
         expected = self.interface.returns.argument_schema
         text = ""
         try:

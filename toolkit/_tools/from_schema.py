@@ -51,6 +51,7 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
         activity = _parse_activity(fields.get(ACTIVITY))
         scope = parse_scope(fields.get(MODULE), fields.get(IMPORTS))
         interface = _make_interface(origin, document, {**whole, "properties": properties}, fields)
+
     refuse_private(origin, properties)
     named = whole["required"] if isinstance(whole.get("required"), list) else []
     names = [_SYNONYMS.get(key, key) for key in named if isinstance(key, str)]

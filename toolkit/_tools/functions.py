@@ -208,4 +208,5 @@ async def _collect_async(values: AsyncIterator[Any], context: ToolContext[Any] |
     finally:
         if inspect.isasyncgen(values):
             await values.aclose()
+
     return collected

@@ -334,9 +334,11 @@ class BoundHandler(DeclaredHandler):
             return {
                 self.single_parameter: values.instance if isinstance(values, ModelArguments) else CallArguments(values)
             }
+
         missing = next((name for name in self.missing if name not in values), None)
         if missing is not None:
             raise TypeError(f"{self.function.origin} needs {missing!r}, which the call leaves out; see Toolbox.check()")
+
         names = {p.name for p in self.parameters} - {self._rest}
         other = {name: value for name, value in values.items() if name not in names}
         if not other:
@@ -382,6 +384,7 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     else:
         known = interface.argument_schema.value_names
         returned = ""
+
     parameters = [p for p in function.signature.look() if not p.is_injected]
     named = [p for p in parameters if p.kind not in _REST]
     others = [p.name for p in named if p.name not in known and p.is_required]
@@ -391,5 +394,6 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
             f"{handler.origin}: undo={function.origin} takes {' and '.join(map(repr, others))}, and {what}. "
             f"Name its parameters as the tool's: {', '.join(known) or 'it has none'}."
         )
+
     rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), "")
     return UndoPlan(handler, tuple(p.name for p in named if p.name in known), "".join(others), rest)

@@ -61,6 +61,7 @@ class Invocation:
         handler = tool.handler
         self.parser = ArgumentParser(tool.name, handler.argument_schema)
         self.is_async = handler.is_async
+
         # The function, if it takes values by keyword as they are; and writers of values by type, see `_render`.
         self._function = handler.plain_function
         serializer = handler.interface.returns.serializer
@@ -96,6 +97,7 @@ class Invocation:
                     except Exception:  # noqa: BLE001  a type without a writer yet, or a value that needs the general one
                         return self._log(self._wait(self.settle(value)))
                 parsed = values, (), ""
+
             return self._invoke_parsed(parsed, context)
 
         return invoke
@@ -126,6 +128,7 @@ class Invocation:
                         settled = self.settle(value)
                         return self._log(settled if isinstance(settled, ToolResult) else await settled)
                 parsed = values, (), ""
+
             return await self._ainvoke_parsed(parsed, context)
 
         return ainvoke

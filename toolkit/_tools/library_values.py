@@ -153,6 +153,7 @@ def write_table(value: Any) -> str:
     head = f"{name}, {size}: {', '.join(types[:MAX_COLUMNS])}{more}"
     if rows <= 2 * MAX_ROWS:
         return f"{head}\n{_to_csv(table)}"
+
     left_out = f"[... {rows - 2 * MAX_ROWS:,} rows are left out ...]"
     _, _, tail = _to_csv(table.tail(MAX_ROWS), has_index=_has_index(table)).partition("\n")
     return f"{head}\n{_to_csv(table.head(MAX_ROWS))}{left_out}\n{tail}"
@@ -174,6 +175,7 @@ def write_rows(value: Any, start: int, columns: Collection[str] | None, room: in
             raise KeyError(unknown[0])
         places = [place for place, name in enumerate(names) if name in columns]
         table = table.iloc[:, places] if hasattr(table, "iloc") else table[:, places]
+
     count = min(table.shape[0] - start, MAX_ROWS)
     rows = table.iloc if hasattr(table, "iloc") else table
     while len(text := _to_csv(rows[start : start + count], has_index=has_index)) > room and count > 1:
@@ -227,8 +229,10 @@ def _draw(value: Any) -> Any:
         if drawn is None and hasattr(value, "convert"):  # CMYK
             return value.convert("RGB")._repr_png_()
         return drawn[0] if isinstance(drawn, tuple) else drawn  # with its metadata, as of seaborn
+
     if hasattr(value, "to_plotly_json"):
         return value.to_image(format="png")
+
     figure = value.figure
     file = BytesIO()
     # "tight" has labels that are wider than the margins; of a text far outside it would make a picture of gigabytes.

@@ -106,6 +106,7 @@ class ToolSettings:
         """
         if inner is DEFAULT_SETTINGS:
             return self
+
         excluded = set(_NOT_INHERITED)
         if self.executor is not None or self.isolate is not None:
             excluded.update(_PLACES)
@@ -411,6 +412,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return {"settings": settings}
+
     chosen = {name: value for name, value in given.items() if name in ToolSettings.__dataclass_fields__}
     meta: Mapping[str, Any] = {}
     try:
@@ -423,6 +425,7 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
             settings = settings.tighten(chosen)
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: {error}") from None
+
     own = {name: value for name, value in given.items() if name not in chosen and name not in _DERIVED}
     return {"settings": settings, **own, **({"activity": ""} if given.get("latent") else {}), **meta}
 

@@ -248,6 +248,7 @@ def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
     """
     if type(value) is ToolResult:
         return complete(value, write)
+
     items = value if type(value) in (list, tuple) else [value]
     kinds = set(map(type, items))
     if any(map(can_draw, kinds - {str, int, float, dict})):
@@ -255,6 +256,7 @@ def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
         kinds = set(map(type, items))
     if kinds.isdisjoint((ToolResult, Image, File)) and not holds_parts(value):
         return None
+
     taken: list[Any] = []
     lines = [value] if kinds.isdisjoint((Image, File)) else items
     text = "\n".join(write_value(_take_parts(line, taken)) for line in lines)
@@ -284,6 +286,7 @@ def _take_parts(value: Any, taken: list[Any], depth: int = MAX_DEPTH) -> Any:
         return {key: _take_parts(item, taken, depth - 1) for key, item in value.items()}
     if type(value) in (list, tuple) and depth:
         return [_take_parts(item, taken, depth - 1) for item in value]
+
     part = to_image(value)
     if type(part) not in (Image, File):
         return value

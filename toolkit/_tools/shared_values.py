@@ -85,6 +85,7 @@ class SharedValues:
                 for place, size in self._sizes.items()
                 if not any(place[: len(each)] == each for each in hiding)  # what was added to one of them is gone, too
             }
+
         self._store(path, value, instance)
 
     def store_result(self, path: str, value: Any, instance: str = "") -> None:

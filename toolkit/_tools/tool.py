@@ -50,6 +50,7 @@ def safe_name(name: str) -> str:
     """
     if is_name(name):
         return name
+
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     legal = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)
     if legal != name:
@@ -57,6 +58,7 @@ def safe_name(name: str) -> str:
     legal = legal or "tool"
     if len(legal) <= 64 and len(plain) >= len(name):
         return legal
+
     import hashlib  # it takes longer to load than all of this module, and is rarely needed
 
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
@@ -136,6 +138,7 @@ class Tool(Generic[P, R]):
                 f"{self.origin}: {self.name!r:.100} is not a valid tool name: providers accept 1 to 64 letters, "
                 f"digits, '_' and '-'. Pass name={safe_name(str(self.name))!r}, for example."
             )
+
         for option, text in (("title", self.title), ("description", self._description)):
             if text is not None and not isinstance(text, str):
                 raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not a text.")
@@ -201,6 +204,7 @@ class Tool(Generic[P, R]):
         arguments = self.handler.argument_schema
         output = self.handler.interface.returns.schema
         function = self.handler.function_handler
+
         try:
             text = to_json([self.description, arguments.schema])
             if b"NaN" in text or b"Infinity" in text:  # as a number, or in a text
@@ -208,6 +212,7 @@ class Tool(Generic[P, R]):
         except ValueError as error:
             what = "its description or schema holds what no JSON can carry"
             raise DefinitionError(f"{self.origin}: {what}: {error}") from None
+
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -348,6 +353,7 @@ class Tool(Generic[P, R]):
         activity = fields.get("activity")
         if function is None:
             return cls(name=name, handler=without_function(interface, activity), **fields)
+
         own_function = take_function(function)
         with name_origin(interface.origin):
             own_function.settings.refuse_loosening(given)

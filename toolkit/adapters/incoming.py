@@ -65,6 +65,7 @@ def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
             raise Failed(str(error)) from error
         except ValidationError as error:
             raise _explain_arguments(error, getattr(tool.args_schema, "__name__", ""), schema) from error
+
         content = getattr(answer, "content", answer)
         if getattr(answer, "status", "") == "error":
             raise Failed(content if isinstance(content, str) else json.dumps(content))
@@ -189,6 +190,7 @@ def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
     definition = tool.to_dict()
     if "input_schema" not in definition:
         raise DefinitionError(f"{tool.name}: Anthropic's API defines this tool; other models do not know it.")
+
     schema = definition["input_schema"]
     title = getattr(getattr(tool, "func", None), "__name__", "")
 
@@ -263,6 +265,7 @@ def _read_block(block: Mapping[str, Any]) -> Part:
     """Read text, an image or a file; write anything else, such as an address, as JSON text."""
     if isinstance(block.get("text"), str):
         return str(block["text"])
+
     inner = block.get("source") or block
     address = inner.get("image_url") or inner.get("file_data") or ""
     address = address.get("url", "") if isinstance(address, Mapping) else address
@@ -272,6 +275,7 @@ def _read_block(block: Mapping[str, Any]) -> Part:
     else:
         data = inner.get("base64") or inner.get("data")
         media_type = inner.get("mime_type") or inner.get("media_type")
+
     if not isinstance(data, str) or not media_type:
         return json.dumps(block, default=str)
     return data if inner.get("type") == "text" else decode_file(data, media_type, block.get("filename") or "file")

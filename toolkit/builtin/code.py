@@ -137,6 +137,7 @@ class _Interpreter:
         }
         value: Any = None
         checks: dict[str, Any] = {"type_check": True, "type_check_stubs": self.stubs, "type_check_format": "concise"}
+
         try:
             async with (
                 monty.AsyncMonty(max_processes=1) as pool,
@@ -147,10 +148,12 @@ class _Interpreter:
         except monty.MontyError as error:
             if program.stopped is None:
                 raise _explain_failure(error, printed.output) from error
+
         if isinstance(program.stopped, FatalError):
             raise program.stopped
         if program.stopped is not None:
             return program.stopped
+
         shown = {"printed": printed.output} if printed.output else {}
         done = {**shown, "value": self._read_value(value)}
         text = escape_hidden(write_value(done))  # results of foreign tools may be part of it
@@ -208,10 +211,12 @@ class _Program:
         self._count += 1
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
+
         keys = [key for key in _read_schemas(each)[0]["properties"] if is_identifier(key)]
         unnamed = dict(zip(keys, values))
         if len(values) > len(keys) or not unnamed.keys().isdisjoint(named):  # the type check does not see every call
             raise TypeError(f"{each.name}() takes up to {len(keys)} values without a name, and each argument once.")
+
         arguments = self._write_arguments({**unnamed, **named})
         call = ToolCall(name=each.name, arguments=arguments, id=f"{self.context.call_id}/{number}")
         async with self._turn:
@@ -223,10 +228,12 @@ class _Program:
             except FatalError as error:
                 self.stopped = error
                 raise RuntimeError(ENDED) from error
+
         if result.kind == "stopped":
             self.stopped = result
         if result.is_error:
             raise RuntimeError(NEEDS_APPROVAL if result.kind == "pending" else result.text)
+
         self.images += result.images
         self.files += result.files
         return parse_result_text(result.text, each)
@@ -267,6 +274,7 @@ def _measure(value: Any, sizes: dict[int, int]) -> int:
         is_plain = not isinstance(parts, (chain, list, tuple, set, frozenset))
         size = len(repr(value)) if is_plain else sum(_measure(part, sizes) for part in parts)
         sizes[id(value)] = VALUE_SIZE + size + len(getattr(value, "name", ""))  # that of the class
+
     return sizes[id(value)]
 
 

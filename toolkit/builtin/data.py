@@ -132,6 +132,7 @@ def data_aggregate(
     names = [f"{one['op']}_{one['column']}" for one in metrics]
     if taken := {*names}.intersection(group_by):
         raise InvalidArguments(f"metrics: {min(taken)} is a column of group_by: rename that with data_transform first.")
+
     groups: dict[tuple[Any, ...], list[Row]] = {} if group_by else {(): records}
     for row in records if group_by else ():
         groups.setdefault(tuple(make_key(row.get(name)) for name in group_by), []).append(row)
@@ -174,6 +175,7 @@ def data_transform(
         known = [row for row in rows if row.get(sort_by) is not None]
         known.sort(key=lambda row: make_sort_key(row[sort_by]), reverse=sort_desc)
         rows = known + [row for row in rows if row.get(sort_by) is None]
+
     selected = [{name: row[name] for name in (select or row) if name in row} for row in rows]
     renamed = [{rename.get(name, name): value for name, value in row.items()} for row in selected]
     if list(map(len, renamed)) != list(map(len, selected)):
@@ -265,10 +267,12 @@ def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
     op = metric["op"]
     if op == "count":
         return len(group)
+
     values = (parse_number(row.get(metric["column"])) for row in group)
     numbers = [number for number in values if number is not None]
     if op == "min" or op == "max":
         return (min if op == "min" else max)(numbers, default=None)
+
     is_exact = all(isinstance(number, int) for number in numbers)
     total = to_integer(sum(numbers) if is_exact else math.fsum(numbers))
     if op == "sum":
@@ -318,6 +322,7 @@ def make_predicate(op: str, wanted: Any) -> Callable[[Any], bool]:
             raise InvalidArguments("where: op 'in' needs a list as value.")
         keys = {make_key(each) for each in wanted}
         return lambda value: make_key(value) in keys
+
     key = make_key(wanted)
     if op in ("==", "!="):
         return lambda value: (make_key(value) == key) is (op == "==")

@@ -257,6 +257,7 @@ def extract_main_text(html: bytes, charset: str | None = None, url: str = "") ->
         page = turbohtml.parse(html, encoding=charset, positions=False, detect_encoding=True)
     except LookupError:  # there is no such charset
         page = turbohtml.parse(html, positions=False, detect_encoding=True)
+
     page.remove(f"{HIDDEN_ELEMENTS}, {FALLBACK_ELEMENTS}")
     for element in page.select("[style]"):
         if _HIDING_STYLE.search(str(element.attrs["style"])):

@@ -169,9 +169,11 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
             listed = [f"{name} ({size} bytes)" for name, size in list(sizes.items())[:MAX_LISTED]]
             more = [f"and {len(sizes) - MAX_LISTED} more"] if len(sizes) > MAX_LISTED else []
             return ToolResult(", ".join((*listed, *more)) or "(empty)", details={"action": action})
+
         if key is None or (action == "set" and value is None):
             name = "key" if key is None else "value"
             raise InvalidArguments(f"Missing required '{name}' parameter for {action}")
+
         details: dict[str, Any] = {"action": action, "key": key}
         if action == "set":
             texts.set(key, value or "")
@@ -181,6 +183,7 @@ def shared_state_tool(state: SharedState | None = None) -> Tool[..., Any]:
             existed = texts.remove(key)
             text = f"Removed '{key}'" if existed else f"Key '{key}' not found"
             return ToolResult(text, details={**details, "existed": existed})
+
         stored = texts.get(key)
         if stored is None:
             raise Failed(f"Key '{key}' not found in shared state")

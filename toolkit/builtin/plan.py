@@ -150,6 +150,7 @@ class InnerCalls:
         results = {call.id: make_refusal(why) for call, why in counted if why}
         parallel = ParallelCalls(dispatcher, context, AsyncBackend(), SharedValues.of(None))
         allowed = [call for call in calls if call.id not in results]
+
         for batch in split_batches(allowed, "parallel", dispatcher.runs_alone):
             try:
                 done = await parallel.all(batch)
@@ -158,6 +159,7 @@ class InnerCalls:
             results |= {call.id: result for call, result in zip(batch, done)}
             if any(result.kind == "stopped" for result in done):
                 break
+
         return results
 
     def make_dispatcher(self) -> Dispatcher:

@@ -62,13 +62,16 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
     if name not in get_args(ProviderToolName):
         names = ", ".join(map(repr, get_args(ProviderToolName)))
         raise DefinitionError(f"provider_tool({name!r}) is not one of {names}.")
+
     settings = {**DEFAULTS.get(name, {}), **settings}
     if (required := REQUIRED.get(name, "")) and not settings.get(required):
         raise DefinitionError(f"provider_tool({name!r}) needs {required}=[...].")
+
     try:
         json.dumps(settings, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"provider_tool({name!r}) has a setting that is not JSON: {error}") from None
+
     function = _ProviderHandler({"type": name, **settings})
     effect = EFFECTS.get(name)
     tool = Tool.from_schema(name, PARAMETERS, function, description=DESCRIPTIONS[name], effect=effect, trust="foreign")

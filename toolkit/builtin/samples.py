@@ -43,10 +43,12 @@ def calculator(operation: Operation, a: Operand, b: Operand) -> Number:
         raise ToolError(f"unknown operation: {operation[:100]}")
     if max(abs(a), abs(b)) >= MAX_OPERAND:
         raise ToolError(f"invalid numbers: a={a}, b={b}")
+
     try:
         result = function(a, b)
     except ArithmeticError as error:
         raise ToolError("division by zero" if isinstance(error, ZeroDivisionError) else TOO_LARGE) from error
+
     if not (isinstance(result, int) or math.isfinite(result)):
         raise ToolError(TOO_LARGE)
     return to_integer(result)

@@ -77,6 +77,7 @@ class JsonService:
             raise Failed(f"{self.name} did not answer within {self.timeout:g} s. Try again later.") from error
         except httpx2.HTTPError as error:
             raise Failed(f"{self.name} cannot be reached ({type(error).__name__}). Try again later.") from error
+
         text = response.content.decode("utf-8", "replace")
         text = text.replace(self.key, "***") if self.key else text
         if response.status_code != 200:

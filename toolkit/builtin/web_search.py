@@ -319,6 +319,7 @@ def _parse_result(raw: object) -> Result:
         title = _get_text(raw, "title")
         url = _get_text(raw, "url", "link")
         snippet = _get_text(raw, "snippet", "description")
+
     if len(url) > MAX_URL or any(letter.isspace() for letter in url):
         url = ""
     return Result(title=_join_lines(title)[:MAX_TITLE] or url, url=url, snippet=_join_lines(snippet)[:MAX_SNIPPET])
@@ -346,6 +347,7 @@ async def rank(embed: Embedding | None, query: str, pieces: Sequence[Piece]) -> 
         return None
     if not pieces:
         return []
+
     backend = AsyncBackend()
     texts = [query, *(piece.text for piece in pieces)]
     try:
@@ -354,6 +356,7 @@ async def rank(embed: Embedding | None, query: str, pieces: Sequence[Piece]) -> 
     except Exception:  # the pieces are useful without an order too
         logging.getLogger("toolkit").exception("The results of a search were not ranked: they could not be embedded.")
         ranked = None
+
     return ranked
 
 

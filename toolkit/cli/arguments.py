@@ -42,6 +42,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
         arguments = _parse(values.pop(WHOLE, None) or "{}", WHOLE)
         if not isinstance(arguments, dict):
             raise typer.BadParameter("it is not a JSON object", param_hint=f"--{WHOLE}")
+
         for option, value in values.items():
             name = options[option]
             items = map(load_if_json, map(str, value)) if isinstance(value, list) else ()
@@ -50,6 +51,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
                 raise typer.BadParameter(f"it is a list: {remedy}", param_hint=f"--{name.replace('_', '-')}")
             if value is not None and value != []:
                 arguments[name] = _parse(str(value), name) if types[name] is None else value
+
         run(json.dumps(arguments), is_approved)
 
     required = schema.get("required", ())
@@ -74,6 +76,7 @@ def _find_type(schema: Any, root: Mapping[str, Any]) -> Any:
     choices = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
     if len(choices) == 1:
         return _find_type(choices[0], root)
+
     values = schema.get("enum", ())
     if values and all(isinstance(value, str) for value in values):
         return Literal[tuple(values)]

@@ -42,12 +42,14 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
     if file in HELP:
         print(context.get_help())
         raise typer.Exit
+
     toolbox = load(file, all_functions=all_functions)[1]
     if tool is None or tool in HELP:
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
     if tool.startswith("-"):
         raise typer.BadParameter(f"write its name before its options: {' or '.join(toolbox.names)}", param_hint="TOOL")
+
     chosen = get_tool(toolbox, tool)
     deps = get_deps(file, [chosen])
     if context.args and not (value := context.args[0]).startswith("-"):

@@ -42,6 +42,7 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
         if name or continues:
             raise ToolkitError(NO_FILE)
         return Session()
+
     try:
         names = SQLiteSession(path).names()
     except StoreError as error:
@@ -49,6 +50,7 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
             raise
         print(f"toolkit: this conversation is not saved: {error}", file=sys.stderr)
         return Session()
+
     if continues and not name and not names:
         raise ToolkitError("There is no conversation to continue yet.")
     return SQLiteSession(path, name or (names[0] if continues else _make_name(target, names)))
@@ -67,11 +69,13 @@ def logs(
     path = _find_file()
     if path is None:
         raise ToolkitError(NO_FILE)
+
     names = SQLiteSession(path).names()
     if name is not None and name not in names:
         raise ToolkitError(f"There is no conversation {name!r}{suggest(name, names)}")
     if not names:
         print("toolkit: no conversation is saved yet.", file=sys.stderr)
+
     for each in [name] if name else names:
         session = SQLiteSession(path, each)
         if as_json:

@@ -50,6 +50,7 @@ def demo(base_url: Server = None, model: Model = None) -> None:
         runner = Runner(Toolbox([add, convert, weather]), model=model, **options)
     except ValueError as error:  # such as a base_url without http://
         fail(error)
+
     print("Three Python functions, and a language model that may call them:")
     print("  add(a, b)   convert(amount, source, target)   weather(city)\n", flush=True)
     name = runner.model.name  # this fetches the embedded model before the first question

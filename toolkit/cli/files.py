@@ -45,13 +45,16 @@ def load_tools(target: str, *, all_functions: bool, instead: tuple[type[object],
         module = _run_code(target, CODE_NAME, f"<{CODE_NAME}>")
     else:
         module = _import(source)
+
     if name:
         member = _get_member(module, name, source)
         return member if isinstance(member, (Runner, Toolbox)) else Toolbox([member])
+
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     only = None if all_functions else _find_only(Runner, values, source) or _find_only(Toolbox, values, source)
     if only is not None:
         return only
+
     functions = {
         name: value
         for name, value in values.items()
@@ -66,6 +69,7 @@ def load_tools(target: str, *, all_functions: bool, instead: tuple[type[object],
         if owner is not None:
             hint += f", or make an object for the tools of {owner}: {owner.lower()} = {owner}(...)"
         raise DefinitionError(f"{source} has no tools. Decorate a function with @tool{hint}.")
+
     return Toolbox(found)
 
 
@@ -118,6 +122,7 @@ def _import_file(path: Path) -> ModuleType:
         raise DefinitionError(f"{str(path)!r} is not a Python file (.py).")
     if _hides_module(path):
         raise DefinitionError(f"{str(path)!r} would hide the module {path.stem!r}. Give the file another name.")
+
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)  # as `python tools.py` does, for the modules beside it

@@ -172,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             case _:
                 self._send(self._call(self._find_tool(path), posted))
                 return
+
         self._send([], HTTPStatus.SEE_OTHER, {"Location": server.site.root})
 
     def _call(self, tool: Tool[..., Any], posted: Mapping[str, list[str]]) -> Iterator[str]:
@@ -188,6 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
             arguments = approved[0] if approved else Form(tool).read(posted)
         except InvalidForm as error:
             return site.render(tool.name, site.render_tool(error.form))
+
         approver = approve_all if approved else ask_when(ask, when=may_change)
         context = ToolContext(deps=self.server.deps)
         result = self.server.runner.toolbox.call(tool.name, arguments, context, approve=approver)

@@ -116,6 +116,7 @@ class Site:
             yield _hide("stop") if is_active else ""
             error, pending = _read_end(handle)
             yield render_error(error)
+
         yield self._render_decisions(pending) if pending else self._render_prompt()
         yield self._render_button("new", "New conversation") if exchanges else ""
 
@@ -146,6 +147,7 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
     has_text = is_open = False
     count = 0  # of the texts so far
     name = ""  # of the model
+
     for event in events:
         if is_open and not isinstance(event, TextDelta):
             is_open = False

@@ -87,6 +87,7 @@ def run(
     if context.args:
         text = f"write it in quotes. To call one tool: toolkit call {file} TOOL"
         raise typer.BadParameter(text, param_hint="PROMPT")
+
     _check_tools(runner, tools)
     if quiet:
         runner._factory.settings.model_choice.announces = False
@@ -146,6 +147,7 @@ def resume(
         if not unfinished:
             print("toolkit: every saved run has ended.", file=sys.stderr)
         return
+
     if run_id not in unfinished:
         fail(f"No run {run_id!r:.100} can be continued. These can: {', '.join(unfinished) or 'none'}.")
     state = saved.load(run_id)
@@ -200,6 +202,7 @@ def _read_schema(text: str) -> dict[str, Any]:
         form = "'name: str, scores: list[int]' (types: str, int, float, bool, lists)"
         reason = f"it is neither a JSON Schema, nor a file with one, nor fields such as {form}: {error}"
         raise typer.BadParameter(reason, param_hint="--schema") from None
+
     return found
 
 
@@ -223,6 +226,7 @@ def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResu
         if as_json:
             _print_json({"type": "error", "exception": type(error).__name__, "message": str(error)})
         raise
+
     return stream.result if as_json else _print_answer(stream.result)
 
 
@@ -239,6 +243,7 @@ def _show(stream: RunStream[Any], *, is_terminal: bool) -> RunResult[Any]:
                     transcript.add(event)
         finally:
             transcript.end_line()
+
     return stream.result if is_terminal else _print_answer(stream.result)
 
 
@@ -280,6 +285,7 @@ def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
             f"{calls} waits for approval, and the run is not saved. "
             f'For "{command}", write Runner(..., checkpoint=SQLiteRuns("runs.db")) in {file}, and run it again.'
         )
+
     if reason == "max_turns":
         turns = "1 turn" if (count := runner.limits.max_turns) == 1 else f"{count} turns"
         return f"The run stopped after {turns}: raise --max-turns, or the Runner's max_turns."

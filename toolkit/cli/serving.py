@@ -65,11 +65,13 @@ def serve(
     if a2a:
         _serve_agent(file, all_functions=all_functions, http=http)
         return
+
     try:
         from toolkit.serve import mcp
         from toolkit.serve.mcp import Prompt, Resource
     except ImportError as error:
         fail(error)
+
     with redirect_stdout(sys.stderr):  # standard output is the client's
         runner, toolbox = load(file, all_functions=all_functions, instead=(Prompt, Resource))
     if runner is not None:
@@ -160,6 +162,7 @@ async def _work_at(address: str, namespace: str, runner: Runner, *, task_queue: 
         ) from None
     except RPCError as error:
         raise RunError(f"The server at {address} refuses the namespace {namespace!r}: {error}") from None
+
     async with Worker(client, runner, task_queue=task_queue, deps=deps):
         print(f"Working on the queue {task_queue!r} of {address}; Ctrl-C ends it.", file=sys.stderr, flush=True)
         await _wait_for_interrupt()

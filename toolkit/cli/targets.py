@@ -53,6 +53,7 @@ def load(file: str, *, all_functions: bool, instead: tuple[type[object], ...] = 
         if isinstance(error, ModuleNotFoundError):
             fail(f"{file} needs the module {error.name!r}. Install it for this Python: {sys.executable}")
         raise typer.Exit(1) from None
+
     return (tools, tools.toolbox) if isinstance(tools, Runner) else (None, tools)
 
 
@@ -80,6 +81,7 @@ def make_runner(
             return Runner(toolbox, approve=approver or _make_approver(approve or "changes"), **given)
         except (ValueError, TypeError) as error:  # such as a base_url without http://
             fail(error)
+
     if given or approve:
         named = ("option" if name == "request_options" else name.replace("_", "-") for name in given)
         names = ", ".join(f"--{name}" for name in (*named, *(["approve"] if approve else [])))

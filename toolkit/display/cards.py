@@ -125,6 +125,7 @@ def _render_tool_cells(tool: Tool[..., Any]) -> Iterator[str]:
     title = render_dim(tool.title or "", tag="div")
     marks = _render_marks(tool)
     yield f'{render_code(tool.name, MAX_NAME)}{title}<div class="h">{marks}</div>'
+
     try:
         schema = tool.parameters
     except DefinitionError as error:
@@ -133,6 +134,7 @@ def _render_tool_cells(tool: Tool[..., Any]) -> Iterator[str]:
         required = schema.get("required", ())
         names = (name if name in required else f"{name}?" for name in schema["properties"])
         yield escape_text(", ".join(names), MAX_CELL)
+
     yield escape_text(tool.description.partition("\n\n")[0], MAX_CELL)
 
 

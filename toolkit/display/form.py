@@ -101,11 +101,13 @@ class Form:
         form = Form(self.tool, action=self.action)
         form._texts = {each.name: _get_text(posted, each.name) for each in self._fields}
         values: dict[str, Any] = {}
+
         for each in self._fields:
             try:
                 values[each.name] = each.parse(form._texts[each.name])
             except ValueError as error:  # noqa: PERF203  all errors are shown
                 form._errors[each.name] = str(error)
+
         arguments = to_json({name: value for name, value in values.items() if value is not NOTHING})
         for name, message in self._find_errors(arguments):
             form._errors.setdefault(name, message)
@@ -254,6 +256,7 @@ class Field:
                 return render_textarea(
                     text, {**attributes, **hint, "style": f"{_WIDE};font-family:monospace", **required}
                 )
+
         return self._render_text(text, {**attributes, **required, "style": _WIDE})
 
     def _render_text(self, text: str, attributes: Mapping[str, Any]) -> str:

@@ -346,6 +346,7 @@ def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
     latest: list[Turn] = []
     calls = MAX_ACTIVE_CALLS
     room = MAX_ACTIVE_BYTES
+
     for turn in reversed(turns[-MAX_ACTIVE_CALLS:]):
         chosen = sorted(turn.rows, key=lambda call_id: turn.rows[call_id].state in ("done", "error"))[:calls]
         rows = {call_id: row for call_id, row in turn.rows.items() if call_id in chosen}
@@ -354,6 +355,7 @@ def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
             rows[call_id] = row if room >= 0 else replace(row, images=())
         latest.insert(0, replace(turn, rows=rows))
         calls -= len(rows)
+
     return latest
 
 
@@ -391,6 +393,7 @@ def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_pag
     response = turn.response
     if not (rows or response.reasoning or turn.messages):
         return ""
+
     tag, size = ("h3", MAX_PAGE) if is_page else ("div", MAX_CELL)
     tokens = render_dim(format_tokens(response.usage))
     name = "Before" if turn.number is None else f"Turn {turn.number + 1}"

@@ -102,6 +102,7 @@ class Activities:
             run.leave()
             plan = self._make_plan(factory, own, run.tool_caller, is_typed=output_type is not str)
             text = wire.dump_state(state, self.max_bytes)
+
         own_messages = len(state.messages) - bool(question.prompt)
         return wire.Opened(plan=plan, state=text, earlier=len(earlier), first=own_messages)
 
@@ -116,6 +117,7 @@ class Activities:
             run = await self._restore_run(factory, state, **options)
             allowed = run.tool_caller.available
             events, halt = await self._perform(run, _Shown(len(state.messages)) if self.streams else None)
+
         response = next((event.response for event in events if isinstance(event, TurnFinished)), None)
         offered = run.tool_caller.dispatcher.available
         message = None if response is None else message_to_dict(response)
@@ -159,6 +161,7 @@ class Activities:
             if hold is not None:
                 for event in hold.select(events):
                     notify(observers, event, state.run_id)
+
         if halt is not None:
             ended = run.conversation.state
             result = next(map(message_to_dict, ended.results), None)
@@ -169,6 +172,7 @@ class Activities:
             outcome = wire.CallOutcome(pending=pending, has_passed=True, task=hold.task, usage=usage)
         else:
             outcome = make_outcome(run, state, events)
+
         if (size := wire.measure(vars(outcome))) > self.max_bytes:
             text = (TOO_LARGE_TO_ASK if outcome.pending else TOO_LARGE).format(size=size, most=self.max_bytes)
             message = message_to_dict(refuse_call(call, text))
@@ -275,6 +279,7 @@ class Activities:
         if settings.timeout is not None:
             pauses = settings.retries * max(settings.retry_delay, LONGEST_PAUSE)
             seconds = (settings.retries + 1) * settings.timeout + pauses + SLACK
+
         # Each gate is asked, and the tool's own rules; and all of them again if one changes the arguments.
         gates = dispatcher.gates
         if gates.timeout is not None:

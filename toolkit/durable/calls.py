@@ -90,6 +90,7 @@ def make_dispatcher(
     dispatcher.foreign.update(step.foreign)
     parent = None if has_ledger else parent_call.get()
     recorder = parent.caller if parent else caller
+
     # The calls of a sub-agent that runs elsewhere are recorded there.
     is_elsewhere = tool is not None and find_agent(tool) is not None and bool(hold or step.answer)
     ledger = None if is_elsewhere else share_ledger(recorder.dispatcher)
@@ -116,6 +117,7 @@ def make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wi
     if state.pending:
         (waiting,) = state.pending
         return wire.CallOutcome(pending=asdict(waiting), usage=usage)
+
     message = next(each for each in reversed(state.messages) if isinstance(each, ToolMessage))
     whole = next((event.result.text for event in events if isinstance(event, ToolCallFinished)), None)
     return wire.CallOutcome(

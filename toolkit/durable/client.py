@@ -199,6 +199,7 @@ class DurableRunner:
             raise TypeError("messages= and session= are both the conversation so far: give one of them.")
         if not prompt and not history:
             raise ValueError(NOTHING_TO_ANSWER)
+
         question = wire.Question(
             prompt=prompt,
             messages=history,
@@ -210,6 +211,7 @@ class DurableRunner:
         ledger_id = workflow_id
         if not re.fullmatch(r"[0-9a-f]{32}", workflow_id):  # the ids of calls begin with 8 characters of it
             ledger_id = sha256(f"{workflow_id} {uuid.uuid4()}".encode()).hexdigest()[:32]
+
         with _translate_errors(workflow_id):
             await self._client.start_workflow(
                 wire.WORKFLOW,
@@ -220,6 +222,7 @@ class DurableRunner:
                 result_type=wire.RunOutcome,
                 task_timeout=timedelta(seconds=wire.TASK_SECONDS),
             )
+
         return DurableRun(self._client, workflow_id, output_type)
 
     async def attach(self, run_id: str, *, output_type: Any = str) -> DurableRun:
@@ -275,12 +278,14 @@ class DurableRun:
             outcome = await _wait_until_reachable(self._wait)
         except WorkflowFailureError as failure:
             raise _make_error(failure.cause) from failure
+
         state = RunState.from_json(outcome.state)
         end = wire.read_end(state)
         try:
             output = read_answer(end.output, end.reason, self._output_type)
         except ToolError as error:
             raise RunError(f"The run {self.id!r} has no answer of its output_type. {error}") from error
+
         return replace(
             restore_result(state, output, outcome.model, outcome.cost),
             unread=tuple(UserMessage(text) for text in outcome.unread),
@@ -304,6 +309,7 @@ class DurableRun:
                 await self.result()
             except errors.ToolkitError as error:
                 data["note"] = str(error)
+
         pending = [load_pending(each) for each in data["pending"]]
         for child in data.pop("children"):
             with suppress(RunNotFoundError):  # it is being started
@@ -330,6 +336,7 @@ class DurableRun:
         turn = sum(isinstance(each, ModelResponse) for each in earlier)
         shown = ""
         asked = set[str]()
+
         async for status, messages in self._follow(offset):
             for message in messages:
                 for event in _make_events(message, turn, shown):
@@ -346,6 +353,7 @@ class DurableRun:
                 for delta in _make_deltas(shown, text):
                     shown += delta.text
                     yield delta
+
         result = await self.result()
         yield RunFinished(output=write_output(result.output), finish_reason=result.finish_reason, usage=result.usage)
 
@@ -363,6 +371,7 @@ class DurableRun:
         wire.check_name("call_id", call_id)
         full = make_decision(decision)
         data = {**asdict(full), "arguments": None if full.arguments is None else dict(full.arguments)}
+
         try:
             async with self._deciding:
                 with _translate_errors(self.id):

@@ -68,6 +68,7 @@ class PostgresLedger:
             name="toolkit",
             check=psycopg_pool.ConnectionPool.check_connection,  # a restart of the server breaks idle connections
         )
+
         try:
             with self._connect() as connection:
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))

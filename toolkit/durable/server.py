@@ -74,6 +74,7 @@ class DevServer:
                 f"Something listens at {self.address} already. If it is a Temporal server, connect to it, as `toolkit "
                 "worker` does without --dev. Otherwise stop it, or take another port."
             )
+
         # A session of its own: Ctrl-C ends the worker first.
         self._process = subprocess.Popen(  # noqa: ASYNC220, S603  it is started once, and the program is ours
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, umask=0o077
@@ -87,6 +88,7 @@ class DevServer:
                 await asyncio.sleep(PAUSE)
             else:
                 return client
+
         self.stop()
         raise RunError(
             f"No server has started at {self.address} with the file {self._path}: its directory does not exist, or it "

@@ -69,6 +69,7 @@ class _TaskRunner(WorkflowRunner):
             nonlocal last
             if all(job.WhichOneof("variant") in _NO_EVENTS for job in act.jobs):
                 return activate(act)
+
             # The time is that of the task's start: if it stays while the history grows, no task has started.
             time = act.timestamp.ToNanoseconds()
             length = act.history_length
@@ -169,6 +170,7 @@ class Worker:
             "workflow_runner": _TaskRunner(options.get("workflow_runner", SANDBOX)),
         }
         make_state_validator()  # 0.2 s, and more on a busy machine, of the 2 that the SDK gives a step of a workflow
+
         try:
             self._worker = TemporalWorker(
                 client, task_queue=task_queue, workflows=[RunWorkflow], activities=activities.all, **settings

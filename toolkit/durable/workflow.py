@@ -129,6 +129,7 @@ class RunWorkflow:
                 with suppress(ActivityError):
                     await self._undo()
             raise _make_failure(error, conversation.state) from error
+
         is_undone = self._plan.undoes and conversation.state.finish_reason in UNDONE_REASONS
         undos = await self._undo() if is_undone else ()
         if run_input.question.session and not undos:
@@ -242,6 +243,7 @@ class RunWorkflow:
             self._input = replace(run_input, earlier=opened.earlier, first=opened.first)
             self._plan = opened.plan
             self._conversation = _restore(opened.plan, opened.state)
+
         queue, self._queue = self._queue, MessageQueue("all" if self._plan.queue == "all" else "one")
         _enqueue(self._queue, *_drain(queue))
 
@@ -296,6 +298,7 @@ class RunWorkflow:
             (done,) = await asyncio.gather(asked)  # raises if it is cancelled, although the activity returns results
         except ActivityError as error:
             raise _translate(error) from error
+
         outcome = wire.ModelOutcome(**done)
         self._add_usage(outcome.usage)
         self._available = outcome.available
@@ -328,6 +331,7 @@ class RunWorkflow:
         order = self._plan.order
         max_seconds = self._plan.limits.get("max_seconds")
         own_order: Any = batched(order) if isinstance(order, int) else order
+
         for batch in split_batches(calls, own_order, lambda call: self._get_plan(call).runs_alone):
             reason = explain_skip(
                 is_stopped=any(outcome.is_stopped for outcome in self._results.values()),
@@ -340,6 +344,7 @@ class RunWorkflow:
                 self._results |= {call_id: wire.CallOutcome(message=message) for call_id, message in refused.items()}
             else:
                 await _gather([asyncio.create_task(run(call)) for call in batch])
+
         self._add_results(step, waiting)
 
     def _add_results(self, step: RunCalls, waiting: dict[str, PendingApproval]) -> None:
@@ -351,6 +356,7 @@ class RunWorkflow:
             for name, count in outcome.calls_by_tool.items():
                 for _ in range(count):
                     self._conversation.count_call(name, 0)
+
         asked = [load_pending(each.pending) for each in outcomes if each.pending]
         pending = [*waiting.values(), *asked]
         answers = self._answers
@@ -378,9 +384,11 @@ class RunWorkflow:
         )
         if not self._get_plan(call).is_gated:
             return await self._execute_call(wire.CALL, call, step)
+
         outcome = await self._execute_call(wire.AUTHORIZE, call, step)
         if not outcome.has_passed:
             return outcome
+
         self._add_usage(outcome.usage)
         passed = load_pending(outcome.pending or {})
         own = wire.make_call_state(state, passed.call, None, self._plan.max_bytes)
@@ -445,6 +453,7 @@ class RunWorkflow:
             self._children.remove(child_id)
             if timer is not None:
                 timer.cancel()
+
         self._decided |= {decided.call_id: decided for decided in outcome.decided}  # they may be sent again
         return _read_child(outcome, reason)
 

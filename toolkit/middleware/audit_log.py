@@ -74,6 +74,7 @@ async def _audit_call(
             write(record, call_next.context)
         except (Exception, SystemExit):
             logger.exception("The audit record of the call %s could not be written.", call.id)
+
     return result
 
 

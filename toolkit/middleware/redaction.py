@@ -67,6 +67,7 @@ def _clean_value(value: Any, clean: Clean) -> Any:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):
         return type(value)(_clean_value(part, clean) for part in value)
+
     text = write_value(value)
     cleaned = clean(text)
     if cleaned == text:

@@ -198,8 +198,10 @@ def repeat_guard(
             f"repeat_guard(limit={limit!r}, window={window!r}, stop_after={stop_after!r}): limit and stop_after must "
             f"be at least 1, and window an even number of at least 4; none above {MAX_COUNT:,}."
         )
+
     if reset_after is not None and not (is_float(reset_after) and reset_after > 0):
         raise ValueError(f"repeat_guard(reset_after={reset_after!r}): it must be a number of seconds above 0, or None.")
+
     cycles = ((1, limit), (2, window // 2))
     histories = PerRun(lambda: _CallHistory(deque(maxlen=max(limit, window)), stop_after, reset_after, clock))
 
@@ -214,6 +216,7 @@ def repeat_guard(
         except BaseException:
             history.forget(past)  # it waits for approval, or the run has ended
             raise
+
         past.outcome = (result.is_error, hash((result.text, result.images, result.files)))
         return result
 
@@ -259,6 +262,7 @@ class _CallHistory:
                 self.refused += 1
                 text = _format_refusal(past.identity[0], last[-1])
                 raise Halt(text) if self.refused == self.stop_after else Denied(f"{text} {ADVICE}")
+
             self.refused = 0
             self.last_time = now
             self.calls.append(past)

@@ -186,6 +186,7 @@ class Telemetry:
         span = self._tracer.start_span(
             f"execute_tool {known}", trace.set_span_in_context(run.span), attributes=attributes
         )
+
         try:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 result = await call_next(call)
@@ -286,6 +287,7 @@ def _write_message(message: Message) -> dict[str, Any]:
             given = load_if_json(call.arguments)
             parts.append({"type": "tool_call", "id": call.id, "name": call.name, "arguments": given})
         return {"role": "assistant", "parts": parts, "finish_reason": message.finish_reason}
+
     if isinstance(message, ToolMessage):
         part = {"type": "tool_call_response", "id": message.call_id, "response": message.text}
         return {"role": "tool", "parts": [part]}

@@ -209,12 +209,14 @@ class _Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+
         refusal = self._find_refusal(scope)
         if refusal:
             status, text = refusal
             headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
             await PlainTextResponse(text, status, headers)(scope, receive, send)
             return
+
         _arrival.set(time.monotonic())
         left = MAX_REQUEST
         marks = MarkCounter()
@@ -237,6 +239,7 @@ class _Gate:
             return 421, "This server does not answer for the host of this request."
         if scope["path"].endswith(AGENT_CARD_WELL_KNOWN_PATH):
             return None
+
         scheme, _, received = headers.get(b"authorization", "").partition(" ")
         if self.token is not None and not (
             scheme.lower() == "bearer" and hmac.compare_digest(received.strip().encode(), self.token.encode())
@@ -303,6 +306,7 @@ class _Executor(AgentExecutor):
         message, task = context.message, context.current_task
         if message is None or context.task_id is None or context.context_id is None:
             raise ValueError("a request without a message")
+
         # A client that continues a task need not repeat the context id.
         updater = TaskUpdater(event_queue, context.task_id, task.context_id if task else context.context_id)
         if task is None:
@@ -310,6 +314,7 @@ class _Executor(AgentExecutor):
             started = Task(id=updater.task_id, context_id=updater.context_id, status=status, history=[message])
             await event_queue.enqueue_event(started)
         conversation = self._find_conversation(context, updater.context_id)
+
         async with conversation.lock:
             await updater.start_work()
             try:
@@ -362,6 +367,7 @@ class _Executor(AgentExecutor):
             return await self._runner.aresume(state, decisions, deps=self._deps)
         else:
             await _ask_for_decisions(updater, state.pending)
+
         return None
 
 

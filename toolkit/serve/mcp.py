@@ -223,8 +223,10 @@ class _ServedCall:
             approve = self.approver or self._ask_client
             result = await _execute(self.box, self.params.name, arguments, context, approve)
             call_soon(loop, updates.put_nowait, None)
+
         if self.questions:
             return types.InputRequiredResult(input_requests=self.questions)
+
         call = ToolCall(name=self.params.name)
         tool = self.box.get(self.params.name)
         specs = [] if tool is None else [tool._spec]
@@ -241,10 +243,12 @@ class _ServedCall:
         session = self.context.session
         if not request.required:
             return True
+
         capabilities = session.client_capabilities
         elicitation = None if capabilities is None else capabilities.elicitation
         if elicitation is None or (elicitation.form is None and elicitation.url is not None):
             return Decision.unavailable(CANNOT_ASK)
+
         tool = request.tool
         title = f" ({tool.title})" if tool.title else ""
         imports = f", and the shared values {request.imports_json}" if request.imports else ""
@@ -258,6 +262,7 @@ class _ServedCall:
             form = types.ElicitRequestFormParams(message=message, requested_schema=FORM)
             self.questions[request.digest] = types.ElicitRequest(params=form)
             return Decision.unavailable(WAITS)
+
         is_accepted = isinstance(answer, types.ElicitResult) and answer.action == "accept"
         return is_accepted and (answer.content or {}).get("approve") is True
 

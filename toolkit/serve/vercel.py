@@ -108,6 +108,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     last = _get_last(messages)
     if last.get("role") != "user":
         raise ValueError(f"The last message is not one of the user: {last!r:.200}.")
+
     parts = _list_parts(last)
     if not parts:
         raise ValueError(f"The last message has no 'parts', as those of AI SDK 5 or later have: {last!r:.200}.")
@@ -144,6 +145,7 @@ def parse_decisions(messages: Sequence[Mapping[str, Any]]) -> dict[str, Decision
             if approval.get("approved") is True
             else Decision.reject(reason if isinstance(reason, str) else "")
         )
+
     return decisions
 
 
@@ -207,6 +209,7 @@ class VercelEncoder(RunEncoder):
         call, result = event.call, event.result
         if call.id in self._asked and result.kind == "cancelled":  # the SDK takes no output without the client's answer
             return
+
         yield from self._encode_call_once(call)
         if result.kind == "rejected" and self._turn is None:  # before any turn: the client rejected it
             yield {"type": "tool-output-denied", "toolCallId": call.id}
@@ -215,6 +218,7 @@ class VercelEncoder(RunEncoder):
             yield {"type": "tool-output-error", "toolCallId": call.id, "errorText": text}
         else:
             yield {"type": "tool-output-available", "toolCallId": call.id, "output": _parse_output(result)}
+
         parts: list[Image | File] = [*result.images, *result.files]
         for part in parts:
             yield {"type": "file", "mediaType": part.media_type, "url": data_url(part)}

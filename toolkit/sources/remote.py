@@ -90,6 +90,7 @@ class RemoteSource:
         self.name: str = safe_name(check_type("name", name, str))
         if allow is not None and block is not None:
             raise DefinitionError(f"The {self._kind} {self.name!r}: set either allow= or block=, not both.")
+
         self._allow = None if allow is None else frozenset(check_texts("allow", allow))
         self._block = frozenset(() if block is None else check_texts("block", block))
         self._optional = check_type("optional", optional, bool)
@@ -200,6 +201,7 @@ class RemoteSource:
                     fault = find_leaf(error)
                     if isinstance(fault, self._final):
                         break
+
         is_late = isinstance(fault, TimeoutError)
         reason = f"it did not answer within {self._connect_timeout:g} s." if is_late else self._describe(fault)
         text = f"The {self._kind} {self.name!r} cannot be reached: {reason.rstrip('.')}."
@@ -214,6 +216,7 @@ class RemoteSource:
                 logger.warning(
                     "%r: %s= names the %s %r, which it does not have%s", self, option, self._item, name, hint
                 )
+
         tools: dict[str, AnyTool] = {}
         deadline = time.thread_time() + self._timeout  # not of the clock: a busy machine is not the server's fault
         for name, spec in listed:
@@ -229,6 +232,7 @@ class RemoteSource:
             else:
                 if tools.setdefault(tool.name, tool) is not tool:
                     self.leave_out(name, "another one has that name.")
+
         self._tools = self._select_usable(tuple(tools.values()))
         self._warn_of_left_out()
 

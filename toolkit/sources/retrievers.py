@@ -138,10 +138,12 @@ class Prefetch:
         position = _find_prompt(request.messages)
         if position is None or not (prompt := request.messages[position]).text.strip():
             return None
+
         with self._lock:
             found = self._found.get(id(prompt))
         if found is not None:
             return self._insert(request, position, found[1])
+
         text = ""
         with self._log_failure():
             passages = self._selection.search(prompt.text)

@@ -128,11 +128,13 @@ class ToolSearch:
         hidden = self._tools.keys() - self._always
         if not specs or not hidden:
             return request
+
         own = self.find_tools.title, self.find_tools.description
         searches = {name for name, spec in specs.items() if name == FIND_TOOLS or own == (spec.title, spec.description)}
         if not searches or hidden.isdisjoint(specs):
             missing = "its tools, by their names there" if searches else "its tool find_tools"
             raise DefinitionError(f"{self!r} is a hook of this run, which does not have {missing}. {REMEDY}")
+
         found = [name for name in _list_found(request.messages, searches) if name in hidden]
         hidden -= {request.choice}
         shown = [spec for name, spec in specs.items() if name not in hidden]

@@ -88,12 +88,14 @@ class Database:
         check_type("path", path, str, os.PathLike)
         if not is_number(timeout) or not 0 <= timeout <= MAX_TIMEOUT:
             raise DefinitionError(f"timeout={timeout!r:.100} is not a number of seconds from 0 to {MAX_TIMEOUT:,.0f}.")
+
         # Absolute, since the process may change its directory.
         self.path: str = MEMORY if path == MEMORY else str(Path(path).absolute())
         self._layout = layout
         self._timeout = timeout
         self._lock = threading.RLock()
         self._connections: list[sqlite3.Connection] = []  # one, or none while the file is closed
+
         # Not at exit: a thread may still use the connection then, and an open file loses nothing.
         weakref.finalize(self, _close_connections, self._connections).atexit = False
         _forks.add(self, self._lock, self._connections)
@@ -140,6 +142,7 @@ class Database:
             connection = self._connections[0]
             if connection.in_transaction:
                 raise RuntimeError("This thread has a transaction of this database open: do the work in that one.")
+
             try:
                 connection.execute(begin)
                 yield connection
@@ -243,6 +246,7 @@ def _open_file(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
+
     return connection
 
 

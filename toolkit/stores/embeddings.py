@@ -74,6 +74,7 @@ def _embed_batch(embed: Embed, texts: list[str]) -> Sequence[Sequence[float]]:
     except Exception as error:
         logger.warning("Texts could not be embedded.", exc_info=True)
         raise Failed(f"embedding error: {_describe_error(error)}") from error
+
     if not embeddings:
         raise Failed("no embedding returned")
     if len(embeddings) != len(texts):

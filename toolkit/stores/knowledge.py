@@ -199,6 +199,7 @@ class SQLiteKnowledge(SQLiteStore):
         ]
         fields = (document.title, document.source, document.content, document.collection)
         now = self._clock()
+
         with self._database.transaction() as connection:
             for length in sorted({len(row[-1]) for row in rows}):
                 connection.execute("INSERT INTO model VALUES (1, ?, ?) ON CONFLICT DO NOTHING", (model, length))

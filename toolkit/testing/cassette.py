@@ -71,6 +71,7 @@ class _Track:
             return (
                 f"All {len(self.records)} {self.kind}s of {path} are used, and there is one more {self.kind}:\n{last}"
             )
+
         first = self.unused[0]
         differences = "\n".join(_list_differences(self.records[first][self.kind], description))
         return (
@@ -131,6 +132,7 @@ class Cassette:
             raise TypeError(
                 f'{model!r:.100} is not a model. Pass one: Cassette("path.json", OpenAIModel(client, "name")).'
             )
+
         self.path: Path = Path(path)
         self.mode = mode
         # Without a model, a request that is not found is an error.
@@ -145,6 +147,7 @@ class Cassette:
                 f'There is no cassette {self.path}. Record it: Cassette(path, model, mode="record"), or, with the '
                 "fixture `cassette`, pytest --cassettes=record."
             )
+
         if mode != "record" and self.path.exists():
             self._load_file()
 
@@ -182,6 +185,7 @@ class Cassette:
                 yield piece
             return
         pieces = self._model.stream(request)
+
         try:
             async for piece in pieces:
                 if isinstance(piece, ModelResponse):
@@ -240,6 +244,7 @@ class Cassette:
             self.name = self.name or str(data["model"])
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{self.path} is not a cassette: {type(error).__name__}: {error}") from error
+
         if version != VERSION:
             raise ValueError(f"{self.path} is a cassette of version {version!r}, and this library reads {VERSION}.")
         for track, records in (self._requests, requests), (self._calls, calls):

@@ -114,6 +114,7 @@ def _make_sample(schema: Any, root: Any, depth: int) -> Any:
         return known[0]
     if branches := part.get("anyOf") or part.get("oneOf"):
         return _make_sample(branches[0], root, depth - 1)
+
     kind = part.get("type")
     if kind == "object":
         members = part.get("properties", {})

@@ -286,10 +286,12 @@ class FakeServer:
         """End every waiting reply, close every connection, and wait for the threads to end."""
         if self._closed.is_set():
             return
+
         self._closed.set()
         socket.create_connection(self._address).close()  # the one way to wake accept() that works on every platform
         self._acceptor.join()
         self._listener.close()
+
         for thread, connection in self._serving.items():
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -428,6 +430,7 @@ def _read_request(stream: BinaryIO) -> Request | None:
     start = stream.readline().decode("latin-1").split()
     if len(start) != 3:
         return None
+
     headers = {name.lower(): value for name, value in parse_headers(stream).items()}
     size = int(headers.get("content-length", 0))
     content = stream.read(size)

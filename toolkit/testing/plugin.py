@@ -45,6 +45,7 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Callable[..., Cassette]
             raise ValueError(
                 f'This test already has a cassette {file}. Name the next one: cassette(model, name="other").'
             )
+
         chosen: Any = model
         if callable(model) and not hasattr(model, "complete"):
             chosen = None if mode == "replay" else model()

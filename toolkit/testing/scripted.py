@@ -135,6 +135,7 @@ class ScriptedModel:
             return ModelResponse(text=reply, finish_reason="stop", usage=Usage(requests=1), model=self.name)
         if callable(reply) and not isinstance(reply, type):
             return self._make_response(reply(request), request)
+
         calls = (reply,) if isinstance(reply, ToolCall) else reply
         if not isinstance(calls, Sequence) or not all(isinstance(each, ToolCall) for each in calls):
             raise ScriptError(

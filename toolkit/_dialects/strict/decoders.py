@@ -214,9 +214,11 @@ class TupleDecoder:
         values = decode_with(self.properties, document)
         if not isinstance(values, dict) or not values.keys() <= {*self.places, self.rest}:
             return document
+
         tail = values.get(self.rest, [])
         if not isinstance(tail, list):
             return document
+
         lengths = [number for number, place in enumerate(self.places, 1) if place in values or tail]
         filled = self.places[: max(lengths, default=0)]
         whole = {**self.defaults, **values}

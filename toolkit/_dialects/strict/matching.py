@@ -61,6 +61,7 @@ class _Matcher:
         kind = schema.get("type")
         if kind is not None and not any(is_type(document, name) for name in _as_list(kind)):
             return False
+
         choices = schema.get("anyOf") or schema.get("oneOf")
         if choices is not None and not any(self.is_valid(choice, document) for choice in choices):
             return False

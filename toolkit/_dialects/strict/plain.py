@@ -57,12 +57,14 @@ def make_plain_form(schema: Mapping[str, Any], rules: Rules) -> SchemaForm:
         sent = map_schemas(schema, lambda node: _drop_keywords(node, rules, notes))
     except RecursionError:
         return SchemaForm(schema=schema, notes=(Note("", "sent as it is: it is too deep to be read"),))
+
     own = as_mapping(sent.get("properties"))
     keys = rules.map_keys(own)
     renamed = tuple(SentProperty(name, key) for name, key in keys.items() if name != key)
     notes.update({Note(each.name, NAME_NOTE.format(each.key)): None for each in renamed})
     if not renamed:
         return SchemaForm(schema=sent, notes=tuple(notes))
+
     sent = {**sent, "properties": {keys[name]: inner for name, inner in own.items()}}
     if "required" in sent:
         sent["required"] = [keys.get(name, name) for name in sent["required"]]
@@ -77,6 +79,7 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
         node = {**node, "items": {}}
     if rules.changed.isdisjoint(node):
         return node
+
     sent: dict[str, Any] = {}
     texts: list[str] = []
     for keyword, value in node.items():
@@ -86,6 +89,7 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
         elif support == "text":
             notes[Note("", f"{keyword} {value!r} goes into the description")] = None
             texts.append(describe_keyword(keyword, value))
+
     return Part(sent).add_description(*texts).schema
 
 

@@ -123,6 +123,7 @@ def _make_rewritten_form(schema: Schema, rules: Rules) -> SchemaForm:
     else:
         with enter_reference(state, root) as node:
             part = rewrite(state, node, "")
+
     if part.schema.get("type") == "string":
         raise NoFormError(next(reversed(state.notes)).text)
     if part.schema.get("type") != "object":
@@ -190,6 +191,7 @@ class RewriteState:
             elif support != "noise":
                 self.note(path, f"{keyword} goes into the description")
                 texts.append(describe_keyword(keyword, value))
+
         return Part(sent, part.decoder).add_description(*texts)
 
     def make_object(self, properties: Schema, required: Sequence[str]) -> dict[str, Any]:
@@ -235,11 +237,13 @@ def _find_construct(schema: Schema) -> Construct | None:
         return rewrite_reference
     if isinstance(schema.get("allOf"), list):
         return rewrite_all_of
+
     choices = schema.get("anyOf", schema.get("oneOf"))
     if isinstance(choices, list) and choices and not schema.keys() & STRUCTURE - {"$defs", "definitions"}:
         return rewrite_union
     if "const" in schema or "enum" in schema:
         return rewrite_enumeration
+
     kind = schema.get("type")
     if isinstance(kind, list) and kind:
         return rewrite_types
@@ -253,12 +257,14 @@ def rewrite_reference(state: RewriteState, schema: Schema, path: str) -> Part:
     pointer = schema["$ref"]
     if not isinstance(look_up(state.root, str(pointer)), Mapping):
         return state.make_text(schema, path, f"{pointer!r} is not in the schema")
+
     with enter_reference(state, schema) as target:
         if target is not schema:
             return rewrite(state, target, path)
     if _is_inlined(state, schema):
         name = pointer.rpartition("/")[2]
         return state.make_text(schema, path, f"{name!r} lies more than {MAX_DEPTH} times inside itself")
+
     name = _define(state, pointer)
     decoder: Decoder | None = state.decoders[name] if name in state.decoders else ReferenceDecoder(name, state.decoders)
     reference = {"$ref": f"#/$defs/{name}"}
@@ -298,9 +304,11 @@ def _define(state: RewriteState, pointer: str) -> str:
     """Rewrite a definition once, and return its name."""
     if pointer in state.names:
         return state.names[pointer]
+
     last = pointer.rpartition("/")[2].strip("#") or "root"
     name = state.names[pointer] = state.rules.make_key(last, state.names.values())
     target = look_up(state.root, pointer)
+
     # Parts inside it may refer to it. Until it is rewritten, an outline with the names of its properties stands for it,
     # so that alternatives can be distinguished.
     keys = list(as_mapping(target.get("properties")))
@@ -380,6 +388,7 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
     sent: dict[str, Any] = {}
     required: list[str] = []
     listed: list[SentProperty] = []
+
     for name, key in state.rules.map_keys(own).items():
         place = f"{path}.{name}".lstrip(".")
         if key != name:
@@ -394,8 +403,10 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
             required.append(key)
         if has_rest or property_ != SentProperty(name, name):
             listed.append(property_)
+
     if not has_rest:
         return Part(state.make_object(sent, required), ObjectDecoder(tuple(listed)) if listed else None)
+
     rest = make_free_name("additional_properties", {*own, *sent})
     pairs = _rewrite_free_keys(state, schema, path)
     if not state.rules.sends("required", "partial"):
@@ -509,6 +520,7 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
     support = state.rules.support("enum", enum_kind(values))
     if not values or support not in ("sent", "text"):
         return state.make_text(schema, path, "the provider does not take such an enumeration")
+
     named = dict.fromkeys(_TYPE_NAMES[type(value)] for value in values)
     kinds = [kind for kind in named if kind != "integer" or "number" not in named]  # an integer is a number
     kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
@@ -527,6 +539,7 @@ def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
     has_null = _NULL in listed
     if not others or (has_null and not state.rules.sends("type", "null")):
         return state.make_text(schema, path, "the provider has no null")
+
     before = dict(state.notes)
     part = _join_alternatives(state, others, path)
     if isinstance(part, str):
@@ -548,6 +561,7 @@ def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: s
         return "the provider knows no unions"
     if not all(one.decoder == other.decoder or state.are_disjoint(one, other) for one, other in combinations(parts, 2)):
         return "its alternatives look alike"
+
     choices = (part.schema["anyOf"] if part.schema.keys() == {"anyOf"} else [part.schema] for part in parts)
     joined = {"anyOf": [*chain.from_iterable(choices)]}
     decoders = tuple(part.decoder for part in parts)

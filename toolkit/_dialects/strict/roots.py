@@ -52,6 +52,7 @@ def _merge_entries(schema: Schema, root: Schema) -> dict[str, Any]:
     whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     entries = [look_up(root, schema["$ref"])] if "$ref" in schema else []
     left: list[Any] = []
+
     for entry in (*entries, *schema.get("allOf", ())):
         own = hoist_alternatives(as_mapping(entry), root)
         left += own.pop("allOf", ())
@@ -60,6 +61,7 @@ def _merge_entries(schema: Schema, root: Schema) -> dict[str, Any]:
             different |= _CONDITION
         left.append({key: value for key, value in own.items() if key in different})
         whole = merge_schemas(whole, own)
+
     return {**whole, "allOf": [each for each in left if each]} if any(left) else whole
 
 
@@ -70,6 +72,7 @@ def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) 
             kinds = found.setdefault(name, [])
             if inner not in kinds:
                 kinds.append(inner)
+
     shared = {name: kinds[0] if len(kinds) == 1 else {"anyOf": kinds} for name, kinds in found.items()}
     needed = [each.get("required", ()) for each in alternatives]
     always = [name for name in needed[0] if all(name in names for names in needed)]

@@ -62,6 +62,7 @@ def check_unique(value: list[Any]) -> list[Any]:
                 "unique_items", "List should have unique items, and item {number} is a duplicate", {"number": place}
             )
         seen.add(known)
+
     return value
 
 

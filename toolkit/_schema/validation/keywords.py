@@ -251,6 +251,7 @@ def _write_tuple(writer: KeywordWriter, schema: Schema, place: str, items: Node)
 def _write_contains(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
     if "contains" not in schema:
         return []
+
     inner = writer.probe_at(join_pointer(place, "contains"))
     writer.work.add(place, deeper=[inner])
     least = schema.get("minContains", 1)
@@ -320,6 +321,7 @@ def _write_fields(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
     core: Node = {"type": "typed-dict", "fields": fields, "extra_behavior": "allow"}
     if not patterns:
         return [core | _write_extras(writer, schema, place)]
+
     rest: Node = {"type": "typed-dict", "fields": {}, "extra_behavior": "allow"} | _write_extras(writer, schema, place)
     texts = {"type": "str"}
     cores = [

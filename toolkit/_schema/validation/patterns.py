@@ -63,6 +63,7 @@ def write_pattern(pattern: str, place: str) -> Node:
     except SchemaError as error:
         reason = str(error).strip().rpartition(": ")[2].rstrip(".")
         refuse(place, f"the pattern {pattern!r} cannot be used ({reason})", "Write it in plainer terms.")
+
     node: Node = core
     if written != pattern:  # the error names the pattern of the schema
         node = {"type": "custom-error", "custom_error_type": "string_pattern_mismatch", "schema": core}

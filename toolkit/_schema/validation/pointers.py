@@ -62,17 +62,20 @@ class SchemaDocument:
             root = from_json(text, allow_inf_nan=False)
         except (ValueError, TypeError, RecursionError) as error:
             raise DefinitionError(f"JSON Schema: it is not JSON ({error}). Build it of plain values.") from error
+
         if len(text) > MAX_SIZE:
             reason = f"it has {len(text):,} bytes, and {MAX_SIZE:,} are the most"
             refuse("", reason, "Leave out what the tool does not need.")
         names: dict[str, str] = {}
         identified: set[str] = set()
+
         for name, place in _iterate_names(root):
             if name.startswith("#") and name in names:
                 refuse(place, f"there are two of $anchor {name[1:]!r}", "Rename one of them.")
             names[name] = place
             if not name.startswith("#"):
                 identified.add(place)
+
         return cls(root, {**names, "": ""}, identified)
 
     def resolve(self, reference: str, place: str) -> str:
@@ -90,6 +93,7 @@ class SchemaDocument:
             if f"#{fragment}" not in self.names:
                 refuse(place, f"there is no $anchor {fragment!r}", "Correct the $ref, or define it in $defs.")
             return self.names[f"#{fragment}"]
+
         target = self.names[identifier] + unquote(fragment).replace("%", "%25")
         self.look_up(target, place)
         return target
@@ -183,6 +187,7 @@ class _Hoisting:
             return value
         if is_named:
             return {name: self.copy(part, join_pointer(place, name)) for name, part in value.items()}
+
         inner = {
             key: part if key in DATA else self.copy(part, join_pointer(place, key), is_named=key in _HOISTED)
             for key, part in value.items()

@@ -89,6 +89,7 @@ def is_plain(schema: Any) -> bool:
         parts += (part[keyword] for keyword in ("items", "additionalProperties") if keyword in part)
         if len(parts) > MAX_PLAIN:
             return False
+
     return True
 
 

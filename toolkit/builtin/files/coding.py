@@ -155,6 +155,7 @@ class CodingTools(FileTools):
         ):
             data = read_bytes(file, min(self._limits.max_bytes, MAX_HASHED))  # so that a change meanwhile is noticed
             text, text_format = decode_file(data)
+
         changed = replace_once(text, old_text, new_text, path, has_crlf=text_format.has_crlf)
         new_data = text_format.encode(changed)
         if changed != text:
@@ -209,6 +210,7 @@ class CodingTools(FileTools):
         matches = compile_pattern(pattern, case_sensitive=case_sensitive)
         is_match = compile_glob(include)
         errors = _report_errors("Search error", path)
+
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
             hits: list[str] = []
             partly: list[str] = []
@@ -241,6 +243,7 @@ class CodingTools(FileTools):
         check()
         hits: list[str] = []
         longest = 0
+
         try:
             with self._workspace.open_file(name) as file:
                 text = decode_file(read_bytes(file, MAX_PAGED), errors="replace")[0]
@@ -253,6 +256,7 @@ class CodingTools(FileTools):
             if self._workspace.root.split(path) == self._workspace.root.split(name):
                 raise
             longest = MAX_LINE + isinstance(error, TooLarge)
+
         return hits, longest <= MAX_LINE
 
 

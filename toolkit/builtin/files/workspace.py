@@ -228,6 +228,7 @@ class Workspace:
         if self._is_file(path):
             yield start, True
             return
+
         pending = [(start, depth)]
         count = 0
         while pending:
@@ -268,4 +269,5 @@ class Workspace:
             # A directory further down may have been removed meanwhile, be unreadable, or have too long a path.
             if is_start:
                 raise
+
         return sorted(entries)

@@ -63,6 +63,7 @@ def replace_file(directory: int, name: str, data: bytes, cancellation: Cancellat
         with suppress(OSError):
             os.unlink(new, dir_fd=directory)
         raise
+
     os.fsync(directory)
 
 
@@ -109,6 +110,7 @@ def _open_old(directory: int, name: str) -> Iterator[int | None]:
         if error.errno != errno.ELOOP:
             raise
         raise OSError(errno.ELOOP, "it is a symbolic link; use the path of its target") from error
+
     try:
         yield opened
     finally:
@@ -126,6 +128,7 @@ def _lock(directory: int, cancellation: Cancellation) -> Iterator[None]:
                 _raise_if_cancelled(cancellation)
                 raise OSError(errno.EBUSY, LOCKED)
             time.sleep(PAUSE)
+
     try:
         yield
     finally:

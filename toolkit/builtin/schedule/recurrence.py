@@ -109,6 +109,7 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float:
         fires = CronSim(expression, datetime.fromtimestamp(now, zone))
     except CronSimError as error:
         raise ValueError(f"invalid schedule format: {expression} ({error})") from None
+
     # CronSim counts in wall time, so after the clock was set back its first result can be in the past.
     for fire in fires:
         if (moment := fire.timestamp()) > now:
@@ -164,6 +165,7 @@ def parse_rule(rule: str) -> Recurrence | None:
         raise TypeError(f"The rule {rule!r:.100} is not a text. {FORMS}")
     if ":" not in rule and len(rule) <= MAX_CRON and len(rule.split()) == CRON_FIELDS:
         return None
+
     match = _RULE.fullmatch(rule.strip().lower())
     try:
         hour, minute, kind, days = match.groups() if match else ("", "", "", None)
@@ -177,6 +179,7 @@ def parse_rule(rule: str) -> Recurrence | None:
             return Recurrence(at, month_day=int(days or ""))
     except (LookupError, ValueError):
         pass
+
     raise ValueError(f"invalid schedule format: {rule[:QUOTED]}. {FORMS}")
 
 

@@ -102,6 +102,7 @@ class Scheduler:
         is_method = getattr(run, "__func__", None) in vars(Runner).values()
         if not isinstance(run, Runner) and (is_method or not callable(run)):
             raise DefinitionError(f"run={run!r:.100} is neither a Runner nor a function of a Firing.")
+
         self._run = run
         self._store = store
         self._clock = check_sync_function("clock", clock)
@@ -208,6 +209,7 @@ class Scheduler:
             outcome = await self._find_outcome(firing, backend, resumed)
         finally:
             current_firing.reset(token)
+
         paused_run = None if resumed is None or outcome.status == "done" else resumed[0].run_id
         if outcome.status == "paused":
             paused_run = outcome.result.state.run_id

@@ -229,6 +229,7 @@ class _Schedule:
         changes = states + (["schedule updated"] if schedule is not None else [])
         if not changes:
             return "No changes specified."
+
         new = replace(old, enabled=old.enabled if enabled is None else enabled)
         if schedule is not None:
             new = replace(new, schedule=validate_rule(schedule, "invalid schedule"))

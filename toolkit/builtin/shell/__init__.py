@@ -151,9 +151,11 @@ def _make_tool(
             f"The tool for {interpreter} starts Python, which a program of PyInstaller does not have. Write a tool of "
             "your own with subprocess.run()."
         )
+
     root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be passed as approve=.")
+
     option = check_type("sandbox", options.get("sandbox", False), bool, Sandbox)
     sandbox = Sandbox() if option is True else option or None
     runner = CommandRunner(

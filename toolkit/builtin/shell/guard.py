@@ -48,6 +48,7 @@ def serve() -> int:
             command, environment, directory, limits, parent = marshal.load(orders)  # noqa: S302  this very Python wrote it
         except EOFError:  # it was cancelled
             return CLEAN
+
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.fchdir(directory)
     os.close(directory)

@@ -176,6 +176,7 @@ class _GuardProcess:
         self._deadline = time.monotonic() + min(
             seconds, MAX_SECONDS if cancellation.remaining is None else cancellation.remaining
         )
+
         with (
             on_cancel(cancellation, lambda: self._request_end(cancellation.reason)),
             selectors.DefaultSelector() as selector,
@@ -189,6 +190,7 @@ class _GuardProcess:
             if not self._is_over(selector):
                 self._request_end(cancellation.reason or LATE)
                 self._listen(selector)
+
         for stream, sink in sinks.items():
             _drain(stream, sink)
         return self._make_outcome(stdout, stderr)

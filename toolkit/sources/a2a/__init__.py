@@ -168,6 +168,7 @@ class A2A(RemoteSource):
         card = self._card
         if card is None:
             raise Failed(f"The A2A agent {self.name!r} is not connected.")
+
         try:
             with anyio.fail_after(self._timeout):
                 async with self._address.open(card) as client:

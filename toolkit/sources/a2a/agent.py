@@ -100,6 +100,7 @@ class Address:
                 if isinstance(error.__cause__, httpx.RequestError) or (error.status_code or 0) >= 500:
                     raise
                 raise AgentError(describe(error)) from error  # a second try would not help
+
             self._keep_own(card)
             try:
                 _make_client(http, card)

@@ -94,6 +94,7 @@ class Exchange:
             message.task_id = task.id
             message.context_id = task.context_id
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration(history_length=0))
+
         try:
             async with aclosing(self.client.send_message(request)) as events:  # type: ignore[type-var]  # it is a generator
                 async for event in events:
@@ -103,6 +104,7 @@ class Exchange:
         except A2AClientError as error:
             if self.task is None or not isinstance(error.__cause__, httpx.RequestError):
                 raise
+
         if self.task is None:
             raise AgentError("it is empty")
         return await self._poll(self.task.id)
@@ -159,6 +161,7 @@ class Exchange:
             return None
         else:
             raise AgentError("it is neither a message nor a task")
+
         return None if self.is_open else self._finish()
 
     def _set_task(self, task: Task) -> None:
@@ -214,6 +217,7 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
         parts = [*map(read_part, answer.parts)]
         text = join_parts(parts) or NOTHING
         return ToolResult(text, text, **attach_parts(parts))
+
     parts = [read_part(part) for artifact in answer.artifacts for part in artifact.parts]
     parts += map(read_part, answer.status.message.parts)
     answer.ClearField("history")  # earlier messages, which some agents send unasked

@@ -161,6 +161,7 @@ class MCP(RemoteSource):
         )
         if not (elicit is None or isinstance(elicit, bool) or callable(elicit)):
             raise DefinitionError(f"elicit={elicit!r:.100} is not True, or a function of a message and a schema.")
+
         self._elicit = elicit
         self._may_sample = check_type("sample", sample, bool)
         self._request_tools = (
@@ -169,6 +170,7 @@ class MCP(RemoteSource):
         )
         self._lock_file = None if lock is None else Path(check_type("lock", lock, str, Path))
         self._listed: tuple[AnyTool, ...] = ()  # those that differ from the lock, too
+
         # They belong to the private loop, which is another one after a fork or after it was closed.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._session: Session | None = None
@@ -229,6 +231,7 @@ class MCP(RemoteSource):
             with anyio.CancelScope(shield=True):
                 await session.close()
             raise
+
         weakref.finalize(self, session.close_soon).atexit = False
         return session
 
@@ -360,6 +363,7 @@ class MCP(RemoteSource):
         self._listed = tools
         if path is None:
             return tools
+
         try:
             differences = compare_tools(path, tools)
         except FileNotFoundError:
@@ -368,6 +372,7 @@ class MCP(RemoteSource):
             return tools
         except OSError as error:
             raise DefinitionError(f"The lock {path} cannot be read: {error.strerror}.") from None
+
         for name, lines in differences.items():
             reason = escape_confusable("; ".join(lines))
             self.leave_out(name, f"it differs from {path}: {reason}. If that is right, call write_lock().")
@@ -376,6 +381,7 @@ class MCP(RemoteSource):
     def _make_tool(self, spec: types.Tool) -> AnyTool:
         if spec.execution and spec.execution.task_support == "required":
             raise DefinitionError("it can only be called as an MCP task, which is not supported.")
+
         name = spec.name  # so that the tool does not hold the whole spec
 
         async def call(tool: AnyTool, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -152,17 +152,20 @@ class ServerRequests:
         self._count += 1
         if answer_tool is None or run is None or number >= MAX_QUESTIONS or self.stopped is not None:
             raise Failed(REFUSED)
+
         call = ToolCall(
             name=answer_tool.name, arguments=to_json(arguments).decode(), id=f"{self.context.call_id}/{number}"
         )
         dispatcher = replace(run, tools={answer_tool.name: answer_tool}, available=None)
         if dispatcher.count(answer_tool.name, number):
             raise Failed(REFUSED)
+
         try:
             result = await dispatcher.dispatch(call, self.context, AsyncBackend())
         except (FatalError, DefinitionError) as error:
             self.stopped = error
             raise Failed(REFUSED) from None
+
         if result.kind == "stopped":
             self.stopped = result
         if result.is_error:

@@ -26,6 +26,7 @@ def make_result(tool: AnyTool, result: types.CallToolResult) -> ToolResult:
     if result.is_error:
         text = text or f"{tool.name} failed, and gave no reason."
         return ToolResult(text=text, error=text, kind="failed", **attached)
+
     fault = None
     try:
         value = text if structured is None else tool.handler.interface.returns.check(structured)

@@ -217,6 +217,7 @@ class Session:
         client = self.client
         listed = list[Any]()
         cursor = None
+
         for _ in range(MAX_PAGES):
             try:
                 page = await getattr(client, f"list_{kind}")(cursor=cursor)
@@ -228,6 +229,7 @@ class Session:
             cursor = page.next_cursor
             if cursor is None or len(listed) > MAX_TOOLS:
                 break
+
         self._warn_of_rest(kind, is_more=cursor is not None or len(listed) > MAX_TOOLS)
         return listed[:MAX_TOOLS]
 
@@ -256,6 +258,7 @@ class Session:
         self._calls[report] = requests
         self._questions = count = 0
         params = types.CallToolRequestParams(name=name, arguments=arguments)
+
         try:
             for _ in range(MAX_QUESTIONS):
                 request = types.CallToolRequest(params=params)
@@ -272,6 +275,7 @@ class Session:
                 )
         finally:
             del self._calls[report]
+
         raise Failed(f"The MCP server asked {MAX_QUESTIONS} times or more, and gave no result.")
 
     async def _respond(self, request: types.InputRequest, requests: ServerRequests | None) -> types.InputResponse:
@@ -314,6 +318,7 @@ class Session:
                 return types.ElicitResult(action="accept", content=dict(answer))
         except Exception:
             logger.exception("elicit= of an MCP server failed, so its question is declined.")
+
         return types.ElicitResult(action="decline")
 
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:

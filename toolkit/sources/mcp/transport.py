@@ -86,12 +86,14 @@ class Address:
                 f"MCP() takes a command, a URL or a server object, not {given}: "
                 "write MCP('uvx bird-server'), or MCP([command, *args], env={...})."
             )
+
         address = cls(server=server, **options)
         own = ("headers", "auth") if address.is_url else ("env", "cwd") if address.is_command else ()
         other = next((name for name, value in options.items() if value is not None and name not in own), None)
         if other:
             kind = "a URL" if address.is_url else "a command" if address.is_command else "a server object"
             raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
+
         check_headers(address.headers)
         check_env(address.env)
         check_type("cwd", address.cwd, str, os.PathLike, NoneType)

@@ -106,6 +106,7 @@ def openapi_tools(
         raise DefinitionError(f"client={client!r:.100} is not an httpx2.AsyncClient; sync calls take that, too.")
     if client is not None and client.params:
         raise DefinitionError("client= has params, which would replace each query. Make it without them.")
+
     source = Source(SchemaDocument(load_document(document), {"": ""}))
     root = source.parse(Root, source.document.root, "the document")
     sender = Sender(client, options.get("timeout", TIMEOUT), check_whole("max_bytes", max_bytes))
@@ -140,6 +141,7 @@ class _Service:
             except DefinitionError as error:
                 fault = str(error).removeprefix(f"Tool.from_schema({each.name!r}): ")
                 faults.setdefault(fault, []).append(each)
+
         if faults:
             lines = [f"{_list_labels(unfit)}: {fault}" for fault, unfit in faults.items()][:MAX_FAULTS]
             names = [each.name for unfit in faults.values() for each in unfit]
@@ -150,6 +152,7 @@ class _Service:
     def _make_tool(self, operation: Operation, base: str, options: dict[str, Any]) -> Tool[..., Any]:
         if operation.fault:
             raise DefinitionError(operation.fault)
+
         sender = self.sender
         client_headers = () if sender.client is None else sender.client.headers
         header_names = {("header", name.casefold()) for name in (*self.headers, *client_headers)}

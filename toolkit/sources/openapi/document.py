@@ -55,6 +55,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
     except (PydanticSerializationError, ValueError, TypeError) as error:
         remedy = "For YAML, pass the data: openapi_tools(yaml.safe_load(text))."
         raise DefinitionError(f"The OpenAPI document is not JSON: {error}. {remedy}") from error
+
     if not isinstance(root, dict) or root.keys().isdisjoint(("openapi", "swagger")):
         raise DefinitionError("An OpenAPI document is an object with the keys 'openapi', 'info' and 'paths'.")
     _check_version(root)
@@ -139,6 +140,7 @@ def list_operations(source: Source, root: Root) -> list[Operation]:
                 own = spec.operation_id or re.sub(r"[^A-Za-z0-9]+", "_", f"{method.lower()}{path}").strip("_")
                 name = choose_name([safe_name(own)], f"{method} {path}", taken)
                 listed.append(Operation(method, path, name, spec, item, fault))
+
     return listed
 
 
@@ -180,9 +182,11 @@ def select_operations(
                 raise DefinitionError(
                     f"{option}: {word!r} is not an operation, a tag, or a path that begins with '/'{hint}"
                 )
+
     wanted = {method.upper() for method in check_texts("methods", methods)}
     if wanted - EFFECTS.keys():
         raise DefinitionError(f"methods={sorted(wanted)}: a tool may use {', '.join(EFFECTS)}.")
+
     chosen = [
         operation
         for operation in operations

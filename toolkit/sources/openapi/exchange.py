@@ -188,6 +188,7 @@ async def _read_response(label: str, response: httpx2.Response, max_bytes: int) 
         read += chunk
         if len(read) > max_bytes:
             break
+
     is_cut = len(read) > max_bytes or bool(response.extensions.get("is_cut"))  # by the guarded client
     body = bytes(read[:max_bytes])
     status = response.status_code

@@ -257,10 +257,12 @@ def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
     """
     if not request.content:
         raise DefinitionError("requestBody has no content: declare its media type.")
+
     contents = [(_choose_media_type(name), content) for name, content in request.content.items()]
     media_type, content = min(contents, key=lambda each: _rank(each[0]))
     if media_type.lower().startswith(MULTIPART):
         raise DefinitionError(f"requestBody: {media_type} is not supported.")
+
     shape = source.resolve(content.shape, f"requestBody: {media_type}")
     shape = shape if isinstance(shape, Mapping) else {}
     if not is_json(media_type) and media_type != FORM:
@@ -271,6 +273,7 @@ def make_body(source: Source, request: RequestBody, taken: set[str]) -> Body:
     else:
         whole = content.shape if isinstance(content.shape, Mapping) else {}
         body = _make_whole_body(media_type, request, whole, taken)
+
     if is_json(media_type):
         return body
     used = {("query", name.casefold()) for name in get_properties(shape)}

@@ -72,6 +72,7 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
     """
     if style == "deepObject":
         return "&".join(f"{percent_encode(key)}={encode(to_text(part))}" for key, part in flatten(name, value))
+
     key = "" if style == "simple" else f"{percent_encode(name)}="
     if isinstance(value, dict):
         pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
@@ -82,6 +83,7 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
         parts = [f"{key if explode else ''}{encode(to_text(part))}" for part in value]
     else:
         return key + encode(to_text(value))
+
     delimiter = _DELIMITERS[style] if explode else ","
     _check_separable(parts, delimiter)
     return ("" if explode else key) + delimiter.join(parts)
