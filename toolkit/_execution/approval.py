@@ -163,7 +163,7 @@ class RecordedDecisions:
         return decision or Decision.defer("The tool or the call has changed since it was shown.")
 
     def settle(self, approver: Approver) -> Approver:
-        """Wrap an approver of a run above, so that it does not defer what these decisions approve; it may reject it."""
+        """Wrap an approver of an outer run, so that these decisions apply to the calls that it defers."""
 
         def approve(request: ApprovalRequest) -> Verdict | Awaitable[Verdict]:
             answer = approver(request)
@@ -183,7 +183,10 @@ class RecordedDecisions:
         return approve
 
     def _recall(self, request: ApprovalRequest) -> Decision | None:
-        """Return the decision on a call, once; None if it has changed since it was shown, or does not wait."""
+        """Return the decision on a call, and forget it.
+
+        Return None if the call does not wait for a decision, or has changed since it was shown.
+        """
         call_id = request.call.id
         with self._lock:
             self._approved.discard(call_id)
@@ -202,7 +205,7 @@ class RecordedDecisions:
 
 
 def defer_unasked(_: ApprovalRequest) -> Verdict:
-    """Defer each call of a run whose approver is missing since it was paused."""
+    """Defer a call: the run was paused by an approver, and resumed without one."""
     return Decision.defer("The run was paused before, and has no other approver.")
 
 
@@ -210,7 +213,8 @@ def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingA
     """Check decisions by call id, before a run is resumed.
 
     Raises:
-        ApprovalError: They are not a mapping, or one is for a call that is not pending, or has the wrong type.
+        ApprovalError: The decisions are not a mapping, or one of them has the wrong type or is for a call that is not
+            pending.
     """
     if not isinstance(decisions, Mapping):
         raise ApprovalError(
@@ -226,5 +230,5 @@ def check_decisions(decisions: Mapping[str, Verdict], pending: Iterable[PendingA
 
 
 def explain_unknown_call(call_id: str, pending: Iterable[str]) -> str:
-    """Return why a decision on a call is refused; `pending` are the ids of the calls that wait for one."""
+    """Return why a decision on a call is refused. `pending` has the ids of the calls that wait for a decision."""
     return f"No call {call_id!r:.100} waits for a decision; these do: {', '.join(pending) or 'none'}."

@@ -219,14 +219,14 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _choose(written: Any, schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a value: of a union, the only member that it may fit; {} unless there is exactly one."""
+    """Return the schema of a value. For a union, this is the only member that may fit, or {} if several may."""
     members = _list_members(schema, root)
     fitting = [member for member in members if _may_fit(written, member)] if len(members) > 1 else members
     return fitting[0] if len(fitting) == 1 else {}
 
 
 def _list_members(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List the members of a union, and of unions in it; a schema that is not a union stands for itself."""
+    """List the members of a union, and of unions inside it. A schema that is not a union is its only member."""
     resolved = resolve_reference(as_mapping(schema), root)
     for keyword in ("anyOf", "oneOf"):
         if keyword in resolved:
@@ -235,7 +235,7 @@ def _list_members(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any
 
 
 def _may_fit(written: Any, schema: Mapping[str, Any]) -> bool:
-    """Return whether a value is of a schema's type, and has the keys that it requires, and the constants."""
+    """Return whether a value has the type of a schema, its required keys, and its constants."""
     kind = _TYPES.get(type(written))
     types = schema.get("type", kind)
     if kind not in (types if isinstance(types, list) else [types]):

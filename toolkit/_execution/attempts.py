@@ -103,7 +103,7 @@ class Attempts:
                 semaphore.release()
 
     async def run_once(self, context: ToolContext[Any]) -> ToolResult:
-        """Run the handler once; updates that it emits after the attempt has ended are dropped."""
+        """Run the handler once. Updates that it emits after the attempt has ended are dropped."""
         invocation = self.tool._invocation
         is_over = False
         if invocation.emits:
@@ -173,7 +173,7 @@ class Attempts:
             running.remove(self.call.id)
 
     async def _receive(self, outcome: Awaitable[Outcome[Any]]) -> ToolResult:
-        """Make the result from the outcome of a process or an executor; without an outcome the call has failed."""
+        """Make a result from the outcome of a process or an executor. Without an outcome, the call has failed."""
         try:
             value, error = await outcome
         except (Cancelled, TimedOut, DefinitionError):
@@ -189,7 +189,10 @@ class Attempts:
         return invocation.explain_error(error) if error is not None else cast("ToolResult", invocation.settle(value))
 
     async def _run_in_executor(self, executor: Executor, context: ToolContext[Any]) -> Outcome[Any]:
-        """Submit the call to an executor and wait; its timeout starts when the executor starts it, if that is known."""
+        """Submit the call to an executor, and wait for it.
+
+        The timeout starts when the executor starts the call. If that is not known, it starts at once.
+        """
         cancellation = context.cancellation
         running = self.backend.running
         abandoned = self.backend.abandoned
@@ -227,7 +230,10 @@ class Attempts:
         )
 
     def _abandon(self, end: Cancelled | TimedOut | CancelledError) -> ToolResult:
-        """Make the result of a call that is no longer awaited: how much time it had, and whether its effects stay."""
+        """Make the result of a call that is no longer awaited.
+
+        Its text says how much time the call had, and whether its effects stay.
+        """
         seconds = self.tool.settings.timeout
         has_started = self.call.id in self.started
         if isinstance(end, CancelledError):
@@ -240,11 +246,15 @@ class Attempts:
 
 
 def _may_retry(error: BaseException, settings: ToolSettings) -> bool:
-    """Return whether `retry_on` has an error; a ToolError only by its own class, since it is a tool's answer."""
+    """Return whether `retry_on` covers an error."""
     rule: Any = settings.retry_on
     if isinstance(rule, tuple):
-        is_answer = isinstance(error, ToolError) and not isinstance(error, TimedOut)
-        return any(isinstance(error, kind) and (not is_answer or issubclass(kind, ToolError)) for kind in rule)
+        matching = [kind for kind in rule if isinstance(error, kind)]
+        if isinstance(error, ToolError) and not isinstance(error, TimedOut):
+            # It is an answer of the tool, so a base class such as Exception does not cover it.
+            return any(issubclass(kind, ToolError) for kind in matching)
+        return bool(matching)
+
     try:
         answer = rule(error)
         if isawaitable(answer):

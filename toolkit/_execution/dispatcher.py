@@ -162,14 +162,14 @@ class Dispatcher:
         return result.replace(text=escape_hidden(result.text), error=result.error and escape_hidden(result.error))
 
     def truncate(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Shorten the text of a call's result for the model; a page of a long result is not shortened again."""
+        """Shorten the text of a call's result for the model, unless it is a page of a long result."""
         if call.name == RESULT_READ:
             return result
         tool = self.tools.get(call.name)
         return truncate(result, (tool and tool.settings.max_result) or self.max_result, self.overflow)
 
     def add_foreign(self, name: str) -> None:
-        """Record a call of a tool whose results other people may have written; do nothing for any other tool."""
+        """Record a call of this tool, if other people may have written its results."""
         if self._is_foreign(name):
             self.foreign.add(name)
 
@@ -178,16 +178,16 @@ class Dispatcher:
         return tool is not None and tool.settings.trust is not None
 
     def runs_alone(self, call: ToolCall) -> bool:
-        """Return whether no other call runs at the same time; an unknown tool's may."""
+        """Return whether a call must run alone, without other calls at the same time."""
         tool = self.tools.get(call.name)
         return tool is not None and tool.settings.runs_alone
 
     def is_gated(self, tool: Tool[..., Any]) -> bool:
-        """Return whether an authorizer or approver is asked about a tool's calls; one that is falsy counts too."""
-        own = tool.settings
+        """Return whether an authorizer or approver is asked about a tool's calls."""
+        settings = tool.settings
+        has_own_gate = settings.approve is not False or settings.authorize is not None  # even a gate that is falsy
         gates = self.gates
-        has_own = own.approve is not False or own.authorize is not None
-        return has_own or gates.hold is not None or bool(gates.authorizers or gates.approvers)
+        return has_own_gate or gates.hold is not None or bool(gates.authorizers or gates.approvers)
 
     def may_emit(self, tool: Tool[..., Any]) -> bool:
         """Return whether a call may emit events before its result."""
@@ -235,12 +235,12 @@ class _CallPipeline:
 
     @property
     def _imports(self) -> dict[str, Any]:
-        """The shared values that the call imports, by path; empty for a tool that may read all of them."""
+        """The shared values that the call imports, by path. Empty if the tool may read all values."""
         shared = self.tool_context.shared
         return {} if shared is self.context.shared else dict(shared)
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Resolve, validate, authorize, approve and invoke a call; a middleware may have changed it."""
+        """Resolve, validate, authorize, approve and invoke a call, which a middleware may have changed."""
         dispatcher = self.dispatcher
         if call is not self.call:
             call = self._check_replacement(call)
@@ -267,10 +267,10 @@ class _CallPipeline:
         return self.result
 
     def _check_replacement(self, call: ToolCall) -> ToolCall:
-        """Give a call that a middleware made the ids of the model's call.
+        """Return a call that a middleware made, with the ids of the model's call.
 
         Raises:
-            ValueError: Its tool runs alone and the model's does not: the model's call was scheduled beside others.
+            ValueError: The new call must run alone. The model's call need not, so it may run beside others.
         """
         if self.dispatcher.runs_alone(call) and not self.dispatcher.runs_alone(self.call):
             raise ValueError(f"a hook or middleware made {call.name!r}, which runs alone, of {self.call.name!r}")
@@ -279,7 +279,7 @@ class _CallPipeline:
     async def _execute_recorded(
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall, ledger: Ledger
     ) -> ToolResult:
-        """Execute a call and record each of its stages; a call that the ledger has recorded is not executed again."""
+        """Execute a call and record each of its stages, unless the ledger already has its result."""
         recording = self.dispatcher.recording
         runs = (*recording.runs_above, self.context.run_id)
         may_repeat = tool.settings.may_repeat and not self.has_started  # a call that can be undone runs once
@@ -312,7 +312,7 @@ class _CallPipeline:
     async def _pass_gates(
         self, tool: Tool[..., Any], arguments: dict[str, Any], call: ToolCall
     ) -> tuple[dict[str, Any], ToolCall]:
-        """Ask the gates about a call; return the arguments to run with, and the call, as an approver changed it."""
+        """Ask the gates about a call. Return its arguments and the call, with the changes of an approver."""
 
         def make_request(arguments: dict[str, Any], call: ToolCall) -> ApprovalRequest:
             foreign = tuple(sorted(self.dispatcher.foreign))  # a run inside a gate may add to them
@@ -345,7 +345,7 @@ def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
 
 
 async def _check_output(tool: Tool[..., Any], work: Awaitable[ToolResult]) -> ToolResult:
-    """Wait for a result, and convert its value to the tool's declared type; if that fails, the call fails."""
+    """Wait for a result, and convert its value to the tool's declared type. If that is impossible, the call fails."""
     result = await work
     returns = tool.handler.interface.returns
     if result.is_error or result.images or result.files or returns.schema is None:

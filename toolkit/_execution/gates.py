@@ -128,7 +128,7 @@ class Gates:
         return arguments, call
 
     def join(self, above: Gates) -> Gates:
-        """Return these gates and those of the runs above; a function that both have is asked once."""
+        """Return these gates and those of the runs above. A function that both have is asked once."""
         return replace(
             self,
             authorizers=(*list_new(self.authorizers, above.authorizers), *above.authorizers),
@@ -257,7 +257,7 @@ class Gates:
 
 
 def list_new(own: Iterable[T], above: tuple[T, ...]) -> tuple[T, ...]:
-    """List the functions of a run that the runs above do not have; only methods are compared by equality."""
+    """List the functions of a run that the runs above do not have. Only methods are compared by equality."""
     return tuple(
         each for each in own if not any(each is other or (ismethod(each) and each == other) for other in above)
     )
@@ -268,7 +268,7 @@ def _format_reason(reason: object) -> str:
 
 
 def _merge_arguments(request: ApprovalRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge an approver's arguments into the model's; unchanged ones stay as the model wrote them.
+    """Merge an approver's arguments into the model's. Unchanged arguments stay as the model wrote them.
 
     Raises:
         InvalidArguments: An argument with a secret was changed, and the secret's value is not known; or a key of

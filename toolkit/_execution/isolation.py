@@ -174,7 +174,7 @@ class RemoteOutcome:
 
     @staticmethod
     def from_error(error: BaseException) -> RemoteOutcome:
-        """Make the outcome of an exception; a part that cannot be written is empty."""
+        """Make the outcome of an exception. A part that cannot be written is empty."""
         text = capture_outcome(lambda: str(error))[0] or ""
         trace = capture_outcome(lambda: "".join(traceback.format_exception(error)))[0] or ""
         pickled = capture_outcome(lambda: pickle.dumps(error))[0] or b""

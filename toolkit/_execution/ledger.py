@@ -63,7 +63,7 @@ class Ledger(Protocol):
     """Storage of entries. It is used from any thread."""
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Store an entry; False, and nothing stored, if the same stage of the same call exists."""
+        """Store an entry. If the same stage of the same call is stored already, return False instead."""
         ...
 
     def read(self, run_id: str, call_id: str | None = None) -> Sequence[LedgerEntry]:
@@ -91,7 +91,7 @@ class MemoryLedger:
         self._short: dict[str, _Run] = {}
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Store an entry; False, and nothing stored, if the same stage of the same call exists."""
+        """Store an entry. If the same stage of the same call is stored already, return False instead."""
         with self._lock:
             run = self._whole.pop(entry.run_id, None) or self._short.pop(entry.run_id, {})
             self._whole[entry.run_id] = run
@@ -160,7 +160,7 @@ class SQLiteLedger(SQLiteStore):
         super().__init__(path, self._layout, timeout=timeout)
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Store an entry; False, and nothing stored, if the same stage of the same call exists.
+        """Store an entry. If the same stage of the same call is stored already, return False instead.
 
         Raises:
             StoreError: It could not be stored.
@@ -180,7 +180,9 @@ class SQLiteLedger(SQLiteStore):
             return tuple(LedgerEntry(**dict(zip(_FIELDS, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:
-        """Delete the entries of runs whose last one is older than `seconds`; returns how many. Do not resume these.
+        """Delete the entries of runs whose last entry is older than `seconds`, and return how many were deleted.
+
+        Do not resume these runs: their calls would be executed again.
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.
@@ -232,17 +234,19 @@ class CallNote:
         return json.dumps({**own, "arguments": self.call.arguments, "turn": self.turn, "runs": self.runs})
 
     def describe_result(self, result: ToolResult) -> Mapping[str, Any]:
-        """Describe the value of a call that has succeeded; of a failed one, whether it may have taken effect."""
+        """Describe how a call ended: its value, or for a failed call, whether it may have taken effect."""
         if result.is_error:
-            is_unknown = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))  # interrupted
-            return {"may_have_run": is_unknown}
+            was_interrupted = isinstance(result.exception, (Cancelled, TimedOut, Failed, BrokenExecutor))
+            return {"may_have_run": was_interrupted}
         if not self.tool._plan_undo().result:
             return {"value": "null"}
 
         returns = self.tool.handler.interface.returns
         try:
-            serializer = returns.serializer
-            text = (serializer.to_json(result.value, by_alias=True) if serializer else to_json(result.value)).decode()
+            if returns.serializer:
+                text = returns.serializer.to_json(result.value, by_alias=True).decode()
+            else:
+                text = to_json(result.value).decode()
             if returns.check(json.loads(text)) == result.value:
                 return {"value": text}
         except Exception:  # noqa: BLE001, S110  the user's type may raise anything
@@ -269,7 +273,7 @@ class CallRecord:
     backend: Backend
 
     async def recall(self) -> ToolResult | None:
-        """Return the call's earlier result; None if the call is to run now.
+        """Return the call's earlier result, or None if the call is to run now.
 
         Raises:
             Failed: The call, or another one with its id, has started and not finished, and may not be repeated; or the
@@ -285,7 +289,7 @@ class CallRecord:
         raise Failed(STARTED if started.digest == self.digest else CHANGED)
 
     async def write(self, stage: Stage, text: str = "", digest: str = "") -> bool:
-        """Write a stage, with a result or a note as its text; False if it was written before.
+        """Write a stage, with a result or a note as its text. Return False if it was written before.
 
         Raises:
             Failed: It cannot be written.
@@ -296,7 +300,7 @@ class CallRecord:
         return await self._attempt(f"keep {stage!r}", self.ledger.write, entry)
 
     async def execute(self, work: Callable[[], Awaitable[ToolResult]], note: CallNote | None = None) -> ToolResult:
-        """Run the call, and record its start and its result; a note is the further record of one that can be undone.
+        """Run the call, and record its start and its result. A note adds what an undo of the call needs.
 
         Raises:
             Failed: The call was started elsewhere, and may not be repeated; or its start cannot be written.
@@ -317,7 +321,7 @@ class CallRecord:
         return result
 
     async def finish(self, result: ToolResult, note: CallNote | None = None) -> None:
-        """Record the call's result, a refusal included; a failure to do so is logged."""
+        """Record the call's result, which may be a refusal. If that fails, the error is only logged."""
         more = note.describe_result(result) if note else {}
         with suppress(Failed):
             await self.write("finished", dump_result(result, more))

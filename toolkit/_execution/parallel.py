@@ -61,7 +61,7 @@ def parallel_limit(order: Order, max_parallel: int) -> int:
 def split_batches(
     calls: Sequence[ToolCall], order: Order, runs_alone: Callable[[ToolCall], bool]
 ) -> list[Sequence[ToolCall]]:
-    """Split the calls of a turn into batches, in call order; a call that runs alone is a batch of its own."""
+    """Split the calls of a turn into batches, in call order. A call that runs alone is a batch of its own."""
     if order == "sequential" or len(calls) == 1:
         return [[call] for call in calls]
     size = order.size if isinstance(order, Batched) else len(calls)
@@ -83,7 +83,7 @@ async def run_batch(
     own_thread: bool = False,
     started: Container[str] = (),
 ) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
-    """Execute calls at the same time; one that fails does not affect the others.
+    """Execute calls at the same time. A call that fails does not affect the others.
 
     Args:
         calls: The calls.

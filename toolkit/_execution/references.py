@@ -59,7 +59,7 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
 
 
 def find_references(arguments: str, *, only_required: bool = False) -> set[str]:
-    """Return the paths that arguments refer to, also those with alternatives unless `only_required`."""
+    """Return the paths that arguments refer to. `only_required` leaves out the paths that have alternatives."""
     found = list[Sequence[str]]()
     with suppress(InvalidArguments):  # refused when the call runs
         substitute(arguments, found.append)
@@ -90,7 +90,7 @@ def _find_output_path(call: ToolCall, tools: Tools) -> Path | None:
 
 
 def _iter_paths(call: ToolCall, paths: Iterable[str]) -> Iterator[Path]:
-    """Yield the paths of values that a call refers to, in its instance and outside of any."""
+    """Yield paths as a call may mean them: of a value of its own instance, or of a value without an instance."""
     for path in paths:
         try:
             steps = parse_path(path)
@@ -125,7 +125,7 @@ _DEFAULT_TYPES = ("string", "object", "array")
 
 
 class Blocked(ToolError):
-    """A call needs the result of one that waits for approval."""
+    """A call needs the result of a call that waits for approval."""
 
 
 class Dependencies:
@@ -168,12 +168,12 @@ class Dependencies:
 
     @property
     def startable(self) -> list[ToolCall]:
-        """The calls without a result, each after those that it waits for: in this order none waits for ever."""
+        """The calls without a result, each after the calls that it waits for, so that no call waits forever."""
         positions = [*self._order, *sorted(self._circular)]
         return [self._calls[position] for position in positions if position not in self._results]
 
     async def execute(self, call: ToolCall, dispatch: RunCall, backend: Backend) -> ToolResult:
-        """Run a call once the calls that it waits for have ended; without their values its result is an error."""
+        """Run a call once the calls that it waits for have ended. If a value is missing, the result is an error."""
         position = self._positions[id(call)]
         try:
             for other in self._after.get(position, ()):
@@ -232,7 +232,7 @@ class Dependencies:
         """Replace references by values.
 
         Raises:
-            ToolError: One of them has none.
+            ToolError: A reference has no value.
         """
         if position in self._circular:
             raise InvalidArguments("it refers, through other calls, to its own result. Remove a reference.")
@@ -288,7 +288,10 @@ def _plan_calls(calls: Sequence[ToolCall], tools: Tools) -> tuple[Needs, list[in
 
 
 def _find_needs(calls: Sequence[ToolCall], tools: Tools, *, only_earlier: bool = False) -> Needs:
-    """Find the calls that each call refers to, and those that store what it imports: all, or only earlier ones."""
+    """Find the calls that each call refers to, and the calls that store the values that it imports.
+
+    With `only_earlier`, a call needs only earlier calls for its imports.
+    """
     writers: _Writers = defaultdict(list)
     for position, call in enumerate(calls):
         if path := _find_output_path(call, tools):
@@ -318,7 +321,10 @@ def _find_predecessors(order: Sequence[int], needs: Needs, calls: Sequence[ToolC
 
 
 def _sort_by_needs(needs: Needs) -> list[int]:
-    """Sort positions so that each comes after those that it needs; without circles, and what needs them."""
+    """Sort positions so that each comes after the positions that it needs.
+
+    Positions that need each other in a circle are left out, as are positions that need one of these.
+    """
     sorter = TopologicalSorter(needs)
     with suppress(CycleError):
         sorter.prepare()
@@ -333,12 +339,12 @@ def _sort_by_needs(needs: Needs) -> list[int]:
 
 
 def may_refer(tool: Tool[..., Any] | None) -> bool:
-    """Return whether calls of a tool may refer to others."""
+    """Return whether calls of a tool may refer to the results of other calls."""
     return tool is not None and OUTPUT_PATH in tool._meta
 
 
 def _get_referring(call: ToolCall, tools: Tools) -> Tool[..., Any] | None:
-    """Return the tool of a call that may refer to others; None for any other call."""
+    """Return the tool of a call, or None if its calls may not refer to other calls."""
     tool = tools.get(call.name)
     return tool if may_refer(tool) else None
 
@@ -352,12 +358,12 @@ def list_imports(call: ToolCall, tool: Tool[..., Any]) -> Collection[str]:
 
 
 def may_depend(call: ToolCall, tool: Tool[..., Any]) -> bool:
-    """Return whether a call may have to wait for others of its response."""
+    """Return whether a call may have to wait for other calls of its response."""
     return may_refer(tool) and bool(find_references(call.arguments) or list_imports(call, tool))
 
 
 def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> SharedValues:
-    """Create the shared values of a run, with the results in its history; a given SharedValues is returned unchanged.
+    """Create the shared values of a run, with the results in its history. Return a given SharedValues unchanged.
 
     A result that was truncated for the model is lost.
     """
@@ -367,7 +373,8 @@ def restore_shared(given: Values, messages: Sequence[Message], tools: Tools) -> 
     results = {message.call_id: message for message in messages if isinstance(message, ToolMessage)}
     responses = [message for message in messages if isinstance(message, ModelResponse)]
     for response in responses:
-        for position in _plan_calls(response.calls, tools)[1]:  # as they ran: of one path the last result counts
+        _, order = _plan_calls(response.calls, tools)
+        for position in order:  # if several calls stored a result at one path, the last one counts
             call = response.calls[position]
             if call.id in results:
                 _restore_value(shared, call, results[call.id], tools)
@@ -396,7 +403,7 @@ def parse_result_text(text: str, tool: Tool[..., Any]) -> Any:
 
 
 def _iter_types(tool: Tool[..., Any]) -> Iterator[str]:
-    """Yield the JSON types that a tool returns; and `quoted` where a text may be a date or the like."""
+    """Yield the JSON types that a tool may return, and "quoted" if a text may stand for a value such as a date."""
     schema = tool.output_schema or {}
     for part in resolve_reference(schema, schema).get("anyOf", [schema]):
         kinds = resolve_reference(as_mapping(part), schema).get("type", _DEFAULT_TYPES)

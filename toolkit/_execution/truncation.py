@@ -64,7 +64,7 @@ class ResultStore:
         return bool(self._results)
 
     def store(self, text: str, table: Any = None) -> str:
-        """Store a text, and the table that it shows; return the handle, empty if the text is longer than the store."""
+        """Store a text, and the table that it shows. Return the handle, or "" if the text is longer than the store."""
         import hashlib  # it takes longer to load than all of this, and few results are so long
 
         content = text.encode("utf-8", "replace")
@@ -189,7 +189,7 @@ def _search_lines(text: str, query: str, start: int, room: int) -> str:
 
 
 def _iter_matches(text: str, query: str, start: int) -> Iterator[tuple[int, str]]:
-    """Yield offset and text of each line that contains the query; of a long line only the part around it."""
+    """Yield offset and text of each line that contains the query. Of a long line, yield only the part around it."""
     number = 1
     counted = 0
     end = start

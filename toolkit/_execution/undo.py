@@ -54,14 +54,14 @@ class Undo:
 
 
 def _list_functions(tool: Tool[..., Any]) -> list[Any]:
-    """List the functions that a tool and its undo call; methods of one instance are equal, those of two are not."""
+    """List the functions that a tool and its undo call. Methods of two instances are different functions."""
     handlers = tool.handler.function_handler, get_undo(tool).handler.function_handler
     return [handler and handler.function for handler in handlers]
 
 
 @dataclass(frozen=True)
 class _UndoableCall:
-    """A call that may have to be undone, as the ledger has recorded it; its result is None if it has none."""
+    """A call that may have to be undone, as recorded in the ledger. `result` is None if the call has none."""
 
     call: ToolCall
     function: str
@@ -94,7 +94,7 @@ class Undoer:
 
         Raises:
             StoreError: The ledger cannot be read or written, or is damaged; nothing was undone.
-            TypeError: An undo takes `deps` of a type, and there are none, or others.
+            TypeError: An undo function takes `ToolContext[X]`, and `deps` is missing or of another type.
         """
         await self._record(name_undo(self.run_id), "started")
         entries = await call_function(self.ledger.read, (self.recorded_as,), self.backend)
