@@ -102,7 +102,7 @@ def _is_written(item: object) -> bool:
 
 
 def _make_written(item: Any) -> AnyTool:
-    """Make a tool of an object that is written as one."""
+    """Make a tool from an object that has the attributes of one."""
     for part in ("name", "parameters", "title", "description"):
         if inspect.ismethod(getattr(item, part, None)):
             raise DefinitionError(f"{type(item).__qualname__}.{part} is a method: make it an attribute or a property.")

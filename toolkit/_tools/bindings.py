@@ -122,7 +122,7 @@ class Bindings:
         return None
 
     def activity_of(self, name: str) -> str:
-        """Return the activity that a tool resolves to now; "" where the model fills in the output.
+        """Return the activity that a tool resolves to now, or "" if the model fills in the output.
 
         Raises:
             ToolNotFoundError: There is no tool of this name.
@@ -157,7 +157,7 @@ class Bindings:
         """Copy the tables for some of the tools; overrides of the current context become part of the copy.
 
         `names` has the new names by the old ones, without the tools that are left out. A function or a choice under a
-        tool's name goes with this tool: to its new name, or away.
+        tool's name gets the tool's new name, or is left out with it.
         """
         tools = self._tools
         overrides = _overlays.get().get(self, self._overlay).functions
@@ -265,7 +265,7 @@ def _resolve_handler(
 
 
 def get_activity(composed: AnyTool) -> str:
-    """Return the activity of a tool as it was composed; "" where the model fills in the output."""
+    """Return the activity of a tool as it was composed, or "" if the model fills in the output."""
     activity = composed.handler.activity
     return composed.name if activity is None else activity
 

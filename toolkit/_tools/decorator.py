@@ -130,7 +130,7 @@ def tool(
 
 
 def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check the options that the tools of a toolbox have where they have none of their own, and copy them.
+    """Check a toolbox's options for tools that do not set them, and copy them.
 
     Raises:
         TypeError: There is no such option, or it is about a single tool.
@@ -144,9 +144,9 @@ def check_defaults(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def add_defaults(target: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..., Any]:
-    """Apply options to a tool where it has their defaults; retries only if it may be repeated.
+    """Apply options that a tool does not set. Retries apply only to a tool that may be repeated.
 
-    Of an effect that another program says of itself and the default, the stricter one holds.
+    If another program stated the effect of its tool, the stricter of this effect and the default holds.
     """
     if "effect" in defaults and getattr(target.handler.interface, "is_hint", False):
         settings = target.settings.inherit(replace(DEFAULT_SETTINGS, effect=defaults["effect"]))
@@ -162,7 +162,7 @@ def add_defaults(target: Tool[..., Any], defaults: Mapping[str, Any]) -> Tool[..
 
 
 def tool_methods(owner: type) -> list[str]:
-    """List the methods of a class that are tools, in the order of its body, a base's before its children's."""
+    """List the methods of a class that are tools, in the order of definition. Those of base classes come first."""
     names = dict.fromkeys(name for kind in reversed(owner.__mro__) for name in vars(kind))
     found = {name: inspect.getattr_static(owner, name, None) for name in names}
     return [name for name, member in found.items() if isinstance(getattr(member, "__func__", member), Tool)]
@@ -211,7 +211,7 @@ def _convert(given: Mapping[str, Any], function: Any) -> Any:
 
 
 def _returns_tools(signature: Signature) -> bool:
-    """Return whether a function makes tools by its return annotation: the parentheses of its call are missing."""
+    """Return whether a function makes tools, by its return annotation: the user has probably forgotten to call it."""
     try:
         raw = read_annotations(signature.source).get("return")
         if type(raw) is type or not _MENTIONS_TOOL.search(repr(raw)):  # others are not worth the time
@@ -227,7 +227,7 @@ def _are_tools(annotation: Any) -> bool:
 
 
 def _choose_handler(handler: Handler, activity: str | None) -> Handler:
-    """Return the handler of a function, or one without its body where that does not execute the tool."""
+    """Return the handler of a function. If the function does not execute the tool, use only its declaration."""
     if activity is None or (activity and handler.function_handler):
         return handler
     return _drop_function(handler.interface, activity)
@@ -248,7 +248,7 @@ async def _awaits_nothing() -> None: ...
 
 
 def _says_nothing() -> None:
-    """Have a docstring, a constant of the code. `python -OO` removes it, but leaves other byte code than above."""
+    """Have a docstring, which is a constant of the code. With `python -OO`, the byte code differs from that above."""
     ...  # noqa: PIE790
 
 
@@ -266,9 +266,9 @@ _NONE_IS_CONSTANT = None in _says_nothing.__code__.co_consts
 def _is_declaration(function: object) -> bool:
     """Return whether the body of a function is `...`, below its docstring: it declares a tool, and does nothing.
 
-    `pass` and `return` have the same byte code, so the source is read too: that of the code itself, not of what it
-    wraps. Without source, a function that does nothing and has a return annotation is taken for a declaration. One
-    annotated with None is complete: it does all that it declares.
+    `pass` and `return` have the same byte code as `...`, so the source is read, too. Without source, a function that
+    does nothing and has a return annotation is taken for a declaration. If it is annotated with None, it is complete,
+    since it does all that it declares.
     """
     if not isinstance(function, FunctionType) or not _is_empty(function.__code__):
         return False
@@ -282,7 +282,7 @@ def _is_declaration(function: object) -> bool:
 
 
 def _read_last_statement(function: FunctionType) -> ast.stmt | None:
-    """Read the last statement of a function; None without source, which may be another text of the same file name."""
+    """Read the last statement of a function. Return None if there is no source, or another one at this place."""
     code = function.__code__
     bare = FunctionType(code, function.__globals__, closure=function.__closure__)  # it wraps nothing
     try:

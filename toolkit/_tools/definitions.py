@@ -184,7 +184,7 @@ def _compare_parts(
 
 
 def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: Mapping[str, str]) -> Iterator[str]:
-    """List the choices that were added and removed; `wider` has those that another one includes."""
+    """List the choices that were added and removed. `wider` names, for a choice, another choice that includes it."""
     before, now = ({json.dumps(each, sort_keys=True) for each in choices} for choices in (old, new))
     gone = sorted(each for each in before if now.isdisjoint((each, wider.get(each))))
     added = sorted(each for each in now if before.isdisjoint((each, wider.get(each))))
@@ -197,14 +197,14 @@ def _compare_choices(path: str, old: Iterable[Any], new: Iterable[Any], wider: M
 
 
 def _judge_choices(gone: Collection[str], added: Collection[str]) -> str:
-    """Return what it means that choices were removed and added."""
+    """Return what a change of the choices means for calls that were valid before."""
     if not gone:
         return "widened"
     return "broke" if added else "narrowed"
 
 
 def _make_union(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a schema that is no union as the only alternative of one."""
+    """Write a schema as a union. A schema that is not a union becomes its only alternative."""
     if not _UNIONS.isdisjoint(schema):
         return schema
     texts = {keyword: schema[keyword] for keyword in _TEXTS if keyword in schema}
@@ -212,7 +212,7 @@ def _make_union(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _write_choices(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a constant as a choice of one, and each union by one keyword: so they can be compared with others."""
+    """Write a constant as a choice of one, and each union by the same keyword, so that schemas can be compared."""
     return {_CHOICES.get(key, key): [value] if key == "const" else value for key, value in schema.items()}
 
 
@@ -228,12 +228,14 @@ def _judge_keyword(keyword: str, old: Any, new: Any) -> str:
 
 
 def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
-    """Describe a change; an empty text where there is none."""
+    """Describe a change. Return an empty text if there is none."""
     if old == new:
         return ""
+
     texts = [json.dumps(value, ensure_ascii=False) for value in (old, new)]
-    equal = next((place for place, (a, b) in enumerate(zip(*texts)) if a != b), 0)
-    start = equal - MAX_SHOWN // 4 if equal > MAX_SHOWN // 2 else 0
+    # If the first difference is far behind the beginning, leave out most of what is equal.
+    first_difference = next((place for place, (a, b) in enumerate(zip(*texts)) if a != b), 0)
+    start = first_difference - MAX_SHOWN // 4 if first_difference > MAX_SHOWN // 2 else 0
     before, now = (shorten(f"…{text[start:]}" if start else text, MAX_SHOWN) for text in texts)
     if old is None:
         return f"{path} is new: {now} ({meaning})"

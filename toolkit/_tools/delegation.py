@@ -58,7 +58,7 @@ def parse_delegate(given: ModuleRunner | ModuleFunction) -> FunctionHandler:
 class Delegated(DeclaredHandler):
     """A handler that passes calls to a module.
 
-    `delegate` is its function, which may ask a runner; None where there is none, so that every call fails.
+    `delegate` is the function of the module, which may ask a runner. If it is None, every call fails.
     """
 
     scope: Scope = field(kw_only=True)
@@ -101,7 +101,7 @@ class Delegated(DeclaredHandler):
         return wait() if hasattr(type(answer), "__await__") else self._check_answer(tool, answer)
 
     def _check_answer(self, tool: Tool[..., Any], answer: Any) -> ToolResult:
-        """Validate an answer against the output schema; a wrong one is an error result."""
+        """Validate an answer against the output schema. A wrong answer becomes an error."""
         given = answer if isinstance(answer, ToolResult) else ToolResult(answer)
         if given.is_error:
             return given
@@ -121,7 +121,7 @@ class Delegated(DeclaredHandler):
 async def _ask_runner(
     runner: ModuleRunner, call: ToolCall, tool: Tool[..., Any], imports: Mapping[str, Any]
 ) -> ToolResult:
-    """Ask a runner, in a run that is cancelled with the one that makes the call; its result is in the details."""
+    """Ask a runner. Its run is cancelled with the run that makes the call, and its RunResult goes into the details."""
     prompt = _render_prompt(tool.description or tool.name, call, imports)
     result = await runner.arun(prompt, output_type=_read_output_type(tool), shared=imports)
     if result.finish_reason in REASONS_WITHOUT_ANSWER:

@@ -36,10 +36,10 @@ _SYNONYMS = {"_delegate": MODULE, "_scopes": IMPORTS}
 
 
 def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
-    """Parse a hand-written schema: its parameters and output, and the fields of a tool that its keys about calls set.
+    """Parse a hand-written schema. Return the declaration, and the fields of the tool that `_activity` and others set.
 
     Raises:
-        DefinitionError: It is not a schema of an object, or a key about calls is wrong; the message says where.
+        DefinitionError: It is not the schema of an object, or a key such as `_activity` is wrong.
     """
     origin = f"Tool.from_schema({name!r})"
     with name_origin(origin):
@@ -100,9 +100,10 @@ def _make_interface(
 
 
 def _get_constant(value: Any) -> Any:
-    """Return the constant of a schema, or a value that is none itself; None where there is none.
+    """Return the constant that a schema requires, or None if it requires none. A value that is no schema is a constant.
 
-    A schema that is not of a text is returned as it is, as is one whose default looks like a constant.
+    Without a constant text, the schema itself is returned if it is of another type than text or has only a default,
+    and the list of its `enum` if it has several values. The caller refuses these.
     """
     if not isinstance(value, dict):
         return value
@@ -134,7 +135,7 @@ def _parse_activity(value: Any) -> str | None:
 
 
 def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check that a schema is one of a text."""
+    """Check that a schema describes a text."""
     if schema.get("type", "string") != "string":
         raise DefinitionError(f'{key} is {schema!r:.100}. It is a text, {{"type": "string"}}.')
     return {**META_SCHEMAS.get(key, {}), "type": "string", **schema}

@@ -121,7 +121,7 @@ class FunctionHandler:
         return replace(self, signature=replace(self.signature, is_method=True, owner=owner))
 
     def bind(self, instance: Any) -> FunctionHandler:
-        """Return the handler of the method on one instance; unless its class is generic, they share the schema."""
+        """Return the handler of the method on one instance. Instances share the schema, unless the class is generic."""
         signature = self.signature
         if getattr(signature.owner, "__parameters__", ()):
             kind = instance if isinstance(instance, type) else type(instance)
@@ -141,7 +141,9 @@ def make_function_handler(function: Any) -> FunctionHandler:
 
 
 def collect(value: Any, context: ToolContext[Any] | None) -> Any:
-    """Collect the values of a generator in a list, or in an awaitable of one, and emit each; return others as they are.
+    """Collect the values of a generator in a list, and emit each of them. Return any other value unchanged.
+
+    For an async generator, return an awaitable of the list.
 
     Raises:
         Cancelled: The call was cancelled between two values.
@@ -157,7 +159,7 @@ def collect(value: Any, context: ToolContext[Any] | None) -> Any:
 
 
 async def collect_awaited(value: Any, context: ToolContext[Any] | None) -> Any:
-    """Await a value, and what comes of it, until that is no awaitable; collect generators as `collect` does."""
+    """Await a value until its outcome is no longer awaitable, and collect generators as `collect` does."""
     while hasattr(type(value), "__await__"):
         value = collect(await value, context)
     return value

@@ -115,11 +115,11 @@ class DeclaredHandler(Uncached):
     """The handler of a declared tool."""
 
     interface: ToolInterface
-    activity: str = ""  # the name of its function in a toolbox's bindings; empty where there is none
+    activity: str = ""  # the name of its function in a toolbox's bindings; empty if there is none
 
     @property
     def function_handler(self) -> FunctionHandler | None:
-        """The handler of the function that executes the calls; None where there is none."""
+        """The handler of the function that executes the calls; None if there is none."""
         return None
 
     def with_interface(self, interface: Any) -> Self:
@@ -143,7 +143,7 @@ class DeclaredHandler(Uncached):
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """None: the values must be arranged first."""
+        """None, since the values must be arranged first."""
         return None
 
     def make_action(self, tool: Any) -> Action:
@@ -192,13 +192,16 @@ class UnboundHandler(DeclaredHandler):
 
 
 def without_function(interface: ToolInterface, activity: str | None) -> LatentHandler | UnboundHandler:
-    """Make the handler of a declared tool without a function: it waits for its activity, or without one is latent."""
+    """Make the handler of a tool that is declared without a function.
+
+    With an activity, a function must still be bound to it. Without one, the model fills in the output.
+    """
     return UnboundHandler(interface, activity) if activity else LatentHandler(interface)
 
 
 @dataclass(frozen=True)
 class BoundHandler(DeclaredHandler):
-    """Executes a declared tool by a function that takes the parameters by name, or all of them as one."""
+    """Executes a declared tool by a function, which takes the arguments by name, or all of them as one object."""
 
     function: FunctionHandler = field(kw_only=True)
 
@@ -224,7 +227,7 @@ class BoundHandler(DeclaredHandler):
         return lambda values, context: call(self._convert(declared.add_defaults(values), parse), context)
 
     def _make_inner(self, tool: Any) -> Action:
-        """Return a function that calls the function, with tool and context if it has three such parameters."""
+        """Return the action of the function. If it takes call, tool and context, pass the tool and the context, too."""
         call = self.function.make_action(tool)
         names = [p.name for p in self.tool_and_context]
         if not names:
@@ -240,7 +243,7 @@ class BoundHandler(DeclaredHandler):
         """Convert values from the declaration's types to the function's.
 
         Raises:
-            TypeError: They do not agree, which is not a fault of the model's.
+            TypeError: The types do not agree. The model cannot correct this.
         """
         fitted = self._fit(values)
         plain = self._fit(self.interface.argument_schema.to_plain(values, by_alias=bool(self.single_parameter)))
@@ -263,9 +266,10 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def single_parameter(self) -> str:
-        """The parameter that takes all values as one; empty if each has its own.
+        """The name of the parameter that takes all arguments as one object. Empty if each argument has a parameter.
 
-        It is the function's only one, or the first of call, tool and context, and none of the interface has that name.
+        It is the only parameter of the function, or the first of three: call, tool and context. No declared parameter
+        has this name.
         """
         if len(self.parameters) != 1:
             return ""
@@ -274,9 +278,10 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The function's parameters that take values of the call.
+        """The function's parameters that take arguments of the call.
 
-        If none has a declared name and only one has no default, it is that one: `lambda call, name=name: ...`.
+        If no parameter has a declared name, and only one has no default, it is this one, as in
+        `lambda call, name=name: ...`.
         """
         taken = tuple(
             p for p in self.function.signature.parameters if not p.is_injected and p not in self.tool_and_context
@@ -287,16 +292,16 @@ class BoundHandler(DeclaredHandler):
 
     @cached_property
     def tool_and_context(self) -> tuple[Parameter, ...]:
-        """The parameters of a function of call, tool and context that take the last two; empty for any other function.
+        """The parameters for tool and context, of a function that takes call, tool and context. Otherwise empty.
 
-        Such a function has three positional parameters without defaults, and the interface none of their names. A
-        context that is annotated as such is not among them.
+        Such a function has three positional parameters without defaults, which do not have the names of declared
+        parameters. A parameter annotated ToolContext gets the context anyway, and is not listed.
         """
         every = self.function.signature.parameters
         given = tuple(p for p in every if not p.is_injected)
-        is_one = len(every) == 3 and len(given) > 1 and given == tuple(every[: len(given)])
+        has_three = len(every) == 3 and len(given) > 1 and given == tuple(every[: len(given)])
         is_free = all(p.kind in _POSITIONAL and p.is_required and p.name not in self.value_names for p in given)
-        return given[1:] if is_one and is_free else ()
+        return given[1:] if has_three and is_free else ()
 
     @cached_property
     def unused(self) -> tuple[str, ...]:
@@ -360,7 +365,7 @@ class UndoPlan:
     rest: str  # the parameter that gets the other arguments; empty if there is none
 
     def fit(self, values: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """Arrange the validated arguments of a call and its result; defaults are added to arguments left out."""
+        """Arrange the validated arguments of a call, with defaults for missing ones, and its result."""
         whole = self.handler.interface.argument_schema.add_defaults(dict(values))
         fitted = {name: whole[name] for name in self.arguments if name in whole}
         if self.result:

@@ -157,7 +157,7 @@ class Invocation:
     def execute(
         self, values: dict[str, Any], context: ToolContext[Any] | None = None
     ) -> ToolResult | Awaitable[ToolResult]:
-        """Call the handler with validated values; returns a result, or an awaitable of one."""
+        """Call the handler with validated values, and return its result, or an awaitable of the result."""
         outer = current_context.get()
         if context is not None:
             current_context.set(context)
@@ -170,7 +170,7 @@ class Invocation:
             current_context.set(outer)
 
     def settle(self, value: Any, context: ToolContext[Any] | None = None) -> ToolResult | Awaitable[ToolResult]:
-        """Make the result of a handler's value; an awaitable of it if the value must be awaited."""
+        """Make the result of a handler's value, or an awaitable of the result if the value must be awaited."""
         try:
             whole = collect(value, context)
         except BaseException as error:  # noqa: BLE001  as in `execute`
@@ -180,7 +180,7 @@ class Invocation:
         return self._render(whole)
 
     def fail(self, error: BaseException, *, may_be_cancelled: bool = False) -> ToolResult:
-        """Make the result of an exception of this thread; raises what ends the run, such as Ctrl-C."""
+        """Make the result of an exception of this thread. An exception that ends the run, such as Ctrl-C, is raised."""
         if is_interrupt(error) or (may_be_cancelled and is_cancelling(error)):
             raise error
         return self.explain_error(error)
@@ -192,9 +192,13 @@ class Invocation:
         return result
 
     def explain_error(self, error: BaseException) -> ToolResult:
-        """Make the result of an exception, which may come from another process or thread; raises a FatalError."""
+        """Make the result of an exception, which may come from another process or thread.
+
+        Raises:
+            FatalError: The exception is one, or a group that contains one.
+        """
         for leaf in flatten(error):
-            if isinstance(leaf, FatalError):  # it ends the run, in a group of errors too
+            if isinstance(leaf, FatalError):
                 raise leaf
         if isinstance(error, ValidationError) and self._makes_model:
             return ToolResult.from_error(self.parser.explain(error))
@@ -207,7 +211,7 @@ class Invocation:
         return inspect.isclass(function) and hasattr(function, "__pydantic_validator__")
 
     def perform(self, values: dict[str, Any], context: ToolContext[Any] | None) -> Any:
-        """Call the handler without a loop or a run and return its value; for a process or an executor."""
+        """Call the handler and return its value, without an event loop or a run, for a process or an executor."""
         outer = current_context.get()
         current_context.set(context)
         try:
@@ -233,7 +237,11 @@ class Invocation:
         return self._render(value)
 
     def _write_dict(self, value: dict[Any, Any]) -> str:
-        """Write a dict without pictures and results; one that holds any needs `render`: a TypeError."""
+        """Write a dict as text.
+
+        Raises:
+            TypeError: The dict contains pictures or results, so `render` has to write it.
+        """
         text = self.write(value)
         may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]" in text  # images and files of a result
         if may_hold and holds_parts(value):  # looking at each item takes longer

@@ -34,7 +34,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a value that JSON cannot hold to one that it can, as far as its type is known; else to its `str`.
+    """Convert a value that JSON cannot hold to one that it can. A value of an unknown type becomes its `str`.
 
     What it contains is not converted: the JSON writer asks again for each part.
     """
@@ -75,7 +75,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _find_columns(value: Any) -> Any:
-    """Return what maps names to values: a mapping itself, or the columns of a row, as of sqlite3 or SQLAlchemy."""
+    """Return the mapping from names to values: a mapping itself, or the columns of a row of sqlite3 or SQLAlchemy."""
     kind = type(value)
     if isinstance(value, Mapping) or (isinstance(value, Sequence) and hasattr(kind, "keys")):
         return value
@@ -97,7 +97,7 @@ def _read_fields(value: Any) -> Any:
 
 
 def _read_array(value: Any) -> Any:
-    """Read the values of an array or of a scalar of NumPy's kind; summarise a large array."""
+    """Read the values of an array or of a scalar of NumPy's kind. Summarise a large array."""
     if getattr(value.dtype, "kind", "") in ("M", "m") and not value.shape:
         return str(value)  # `item` would give a number of nanoseconds
     if value.dtype == "longdouble":  # whose items are not numbers of Python's
@@ -112,7 +112,7 @@ def _read_array(value: Any) -> Any:
 
 
 def _read_response(value: Any) -> dict[str, Any]:
-    """Read status and content of an HTTP response; the content of one that is not text is left out."""
+    """Read status and content of an HTTP response. Content that is not text is left out."""
     media_type = str(value.headers.get("content-type", "")).partition(";")[0].strip()
     head = {"status": value.status_code, "content_type": media_type}
     if media_type.endswith("json"):
@@ -160,7 +160,7 @@ def write_table(value: Any) -> str:
 
 
 def write_rows(value: Any, start: int, columns: Collection[str] | None, room: int) -> tuple[str, int]:
-    """Write rows of a table as CSV, as many as fit into `room` characters; return also the number of the next row.
+    """Write as many rows of a table as fit into `room` characters, as CSV. Return also the number of the next row.
 
     At least one row is written. Rows are counted from 0; None stands for all columns.
 
@@ -213,7 +213,7 @@ def can_draw(kind: type) -> bool:
 
 
 def to_image(value: Any) -> Any:
-    """Draw a picture or figure (PIL, matplotlib, plotly with kaleido) as PNG; return any other value as it is."""
+    """Draw a picture or figure (PIL, matplotlib, plotly with kaleido) as PNG. Return any other value unchanged."""
     if not can_draw(type(value)):
         return value
     try:

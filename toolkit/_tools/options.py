@@ -72,7 +72,7 @@ class ToolSettings:
 
     @cached_property
     def semaphore(self) -> Semaphore | None:
-        """Limits calls at the same time to `max_parallel`; shared by renamed and bound copies of a tool."""
+        """Limits the calls at the same time to `max_parallel`. Renamed and bound copies of a tool share it."""
         if not self.max_parallel:
             return None
         from toolkit._concurrency.threads import Semaphore  # slow to load, and few tools have one
@@ -99,10 +99,10 @@ class ToolSettings:
         return not self.retries and all(value is None for value in options)
 
     def inherit(self, inner: ToolSettings) -> ToolSettings:
-        """Return these settings, completed by those of the tool that the function is from.
+        """Return these settings, completed by those of the tool whose function is used.
 
-        Of gates and effects the stricter ones hold; where both have a rule about approval, each call needs it. Place,
-        time and retries are the inner tool's where these settings leave them out.
+        The stricter gates and effects hold. If both tools have a rule about approval, each call needs approval. Place,
+        time and retries are those of the inner tool where these settings leave them out.
         """
         if inner is DEFAULT_SETTINGS:
             return self
@@ -131,9 +131,9 @@ class ToolSettings:
         return _with_semaphore(replace(self, **joined), self.semaphore or inner.semaphore)
 
     def tighten(self, given: Mapping[str, Any]) -> ToolSettings:
-        """Return these settings, which are those of the tool that another is made of, with the other's options.
+        """Return these settings with further options, for a tool that is made of the tool with these settings.
 
-        Both authorizers have to allow a call, and where both have a rule about approval, each call needs it.
+        Both authorizers have to allow a call. If both tools have a rule about approval, each call needs approval.
 
         Raises:
             DefinitionError: An option has a wrong value, or would loosen a gate or an effect.
@@ -150,7 +150,7 @@ class ToolSettings:
         """Refuse options that would loosen these settings.
 
         Raises:
-            DefinitionError: One would.
+            DefinitionError: One of the options would.
         """
         for name, is_looser in _IS_LOOSER.items():
             own = getattr(self, name)
@@ -173,7 +173,7 @@ def _with_semaphore(settings: ToolSettings, semaphore: Semaphore | None) -> Tool
 
 
 def _bind_method(value: Any, instance: Any) -> Any:
-    """Return an instance's method in place of a function in the body of its class, or of one of its bases."""
+    """Return an instance's method in place of a function from the body of its class or of a base class."""
     if isinstance(value, _BothAuthorizers):
         return replace(value, outer=_bind_method(value.outer, instance), inner=_bind_method(value.inner, instance))
     if not hasattr(type(value), "__get__"):  # a function, a class or static method, a tool
@@ -201,7 +201,7 @@ _IS_LOOSER: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def _join_approval(outer: Any, inner: Any) -> Any:
-    """Return the stricter of two settings; two functions cannot be compared, so each call needs approval."""
+    """Return the stricter of two settings. Two functions cannot be compared, so with both, each call needs approval."""
     if inner is False or inner == outer:
         return outer
     return inner if outer is False else True
@@ -241,7 +241,7 @@ def _is_size(value: object) -> bool:
 
 
 def is_name(value: object) -> bool:
-    """Return whether a value is a name that OpenAI and Anthropic accept; another one makes them refuse the request."""
+    """Return whether a value is a name that OpenAI and Anthropic accept. They refuse a request with any other name."""
     return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value) is not None
 
 

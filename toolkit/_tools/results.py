@@ -51,10 +51,10 @@ def explain_exception(
     announced: Collection[str] = (),
     relay: Collection[type[BaseException]] = (),
 ) -> ToolResult:
-    """Make the result of an exception; the model sees only messages that are meant for it.
+    """Make the result of an exception. The model sees only messages that are meant for it.
 
-    A ToolError's text is used as it is; any other has at most MAX_ERROR characters. A group of exceptions is
-    described one by one; a group of one like its only exception.
+    The text of a ToolError is used unchanged. Any other text has at most MAX_ERROR characters. The exceptions of a
+    group are described one by one. A group of one exception is described like this exception.
 
     Args:
         error: The exception.
@@ -63,20 +63,26 @@ def explain_exception(
             shortened on the left.
         relay: Such exception classes.
     """
-    own = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}"
-    if own in ("asyncio.CancelledError", "concurrent.CancelledError"):  # without importing them
+    class_name = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}"
+    if class_name in ("asyncio.CancelledError", "concurrent.CancelledError"):  # without importing them
         return ToolResult.from_error(note_effects(Cancelled(), has_started=True), error)
+
     leaves = list(islice(flatten(error), MAX_LEAVES)) or [error]
     only = leaves[0] if len(leaves) == 1 else error
-    kind, text = (only.kind, write_safely(_get_text, only, maxsize)) if isinstance(only, ToolError) else ("failed", "")
-    text = text or _summarize(name, dict(_describe_exception(leaf, announced, relay) for leaf in leaves))
+    kind = "failed"
+    text = ""
+    if isinstance(only, ToolError):
+        kind = only.kind
+        text = write_safely(_get_text, only, maxsize)
+    if not text:
+        text = _summarize(name, dict(_describe_exception(leaf, announced, relay) for leaf in leaves))
     return ToolResult(text=text, error=text, kind=kind, exception=error)
 
 
 def log_exception(name: str, error: BaseException, text: str | None) -> None:
     """Log the exception of a call: in one line if the model reads its message, otherwise with its traceback.
 
-    At level DEBUG each has its traceback; a ToolError, which is an answer, is logged only there.
+    At level DEBUG, every exception has its traceback. A ToolError is an answer of the tool, so it is logged only there.
     """
     if isinstance(error, ToolkitError):
         logger.debug("Tool %s refused", name, exc_info=error)
@@ -90,7 +96,7 @@ def log_exception(name: str, error: BaseException, text: str | None) -> None:
 
 
 def write_safely(write: Callable[[Any], str], value: Any, most: int = MAX_WRITTEN) -> str:
-    """Write a value by the user's own code, with at most so many characters; "" if that fails."""
+    """Write a value by the user's own code, with at most `most` characters. Return "" if that fails."""
     try:
         return replace_surrogates(shorten(write(value), most))
     except Exception:  # noqa: BLE001  it is the user's: anything may happen
@@ -98,16 +104,16 @@ def write_safely(write: Callable[[Any], str], value: Any, most: int = MAX_WRITTE
 
 
 def flatten(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exceptions in nested groups, in order; an exception that is not a group yields itself."""
+    """Yield the exceptions in nested groups, in order. An exception that is not a group yields itself."""
     waiting = [error]
     for _ in range(100 * MAX_LEAVES):  # a hand-made group may contain itself
         if not waiting:
             return
-        one = waiting.pop()
-        if any(kind.__name__ == "BaseExceptionGroup" for kind in type(one).__mro__):  # no builtin in Python 3.10
-            waiting += reversed(getattr(one, "exceptions", ()))
+        current = waiting.pop()
+        if any(kind.__name__ == "BaseExceptionGroup" for kind in type(current).__mro__):  # no builtin in Python 3.10
+            waiting += reversed(getattr(current, "exceptions", ()))
         else:
-            yield one
+            yield current
 
 
 def _describe_exception(
@@ -118,7 +124,8 @@ def _describe_exception(
     if isinstance(error, ToolError):
         return write_safely(_get_text, error, maxsize) or f"{title}. {REMEDY}", True
     names = [f".{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__]
-    if isinstance(error, tuple(relay)) or any(_matches_name(name, known) for name in names for known in announced):
+    is_announced = any(_matches_name(name, known) for name in names for known in announced)
+    if is_announced or isinstance(error, tuple(relay)):
         message = _strip_secrets(write_safely(str, error))
         return f"{title}: {message}" if message else f"{title}. {REMEDY}", True
     return title, False
@@ -242,9 +249,10 @@ def _content(result: ToolResult, write: Callable[[Any], str]) -> ToolResult:
 
 
 def _special(value: Any, write: Callable[[Any], str]) -> ToolResult | None:
-    """Render a ToolResult, an image, a file, or what holds one; None for any other value.
+    """Render a ToolResult, an image, a file, or a value that contains one. Return None for any other value.
 
-    The text marks the place of each: a list of them has one line for each item, anything else is JSON.
+    The text has a mark in place of each image and file. A list of them has one line for each item; any other value is
+    JSON.
     """
     if type(value) is ToolResult:
         return complete(value, write)
@@ -276,7 +284,7 @@ def holds_parts(value: Any, depth: int = MAX_DEPTH) -> bool:
 def _take_parts(value: Any, taken: list[Any], depth: int = MAX_DEPTH) -> Any:
     """Copy a value with marks in place of the images and files in its dicts and lists, which are added to `taken`.
 
-    Of a result its text is written, and never its details and its exception.
+    Of a result, only the text is written, never the details or the exception.
     """
     if type(value) is ToolResult:
         whole = complete(value)
@@ -295,7 +303,7 @@ def _take_parts(value: Any, taken: list[Any], depth: int = MAX_DEPTH) -> Any:
 
 
 def _find_wrong_part(result: ToolResult) -> str | None:
-    """Return an error about what is neither an Image nor a File in a result's images and files; None if all are."""
+    """Return an error about a part of a result's images or files that is of another type, or None if all are right."""
     for name, kind, parts in (("images", Image, result.images), ("files", File, result.files)):
         if wrong := [type(part).__name__ for part in _list_parts(parts) if type(part) is not kind]:
             return f"{name}= of a ToolResult takes {kind.__name__}(data, media_type), not {wrong[0]}."
@@ -308,7 +316,9 @@ def _parts_of(kind: type[Any], parts: Any) -> tuple[Any, ...]:
 
 
 def _list_parts(parts: Any) -> Sequence[Any]:
-    return parts if isinstance(parts, (list, tuple)) else () if parts is None else (parts,)
+    if parts is None:
+        return ()
+    return parts if isinstance(parts, (list, tuple)) else (parts,)
 
 
 def _render_part(part: Image | File) -> str:
@@ -345,7 +355,7 @@ def _to_word(value: Any, write: Callable[[Any], str] = str) -> str:
 
 
 def _write_parts(value: Any) -> str:
-    """Write a value part by part, since one cannot be written: bytes, an unpaired surrogate or `pandas.NaT`."""
+    """Write a value part by part, since a part cannot be written: bytes, an unpaired surrogate or `pandas.NaT`."""
     plain = json.loads(json.dumps(value, default=_convert_part))
     return json.dumps(clean_json(plain), ensure_ascii=False, separators=(",", ":"))
 

@@ -63,7 +63,7 @@ class SharedValues:
         return given
 
     def set(self, path: str, value: Any, instance: str = "") -> None:
-        """Store a value in place of one at the same path; objects on the way are created.
+        """Store a value at a path, in place of an earlier one. Missing objects on the way are created.
 
         Args:
             path: At most 32 names with dots between.
@@ -122,7 +122,7 @@ class SharedValues:
             self._sizes = sizes  # last: whoever finds a path there reads its value
 
     def get(self, path: str, instance: str = "") -> Any:
-        """Return a value: that of the instance, or else the one of no instance.
+        """Return the value of the instance, or else the value that belongs to no instance.
 
         Raises:
             KeyError: There is none; the message lists the paths that there are.
@@ -178,7 +178,7 @@ NOTHING_SHARED: Mapping[str, Any] = SharedValues().view()
 
 
 def missing_value(path: str, paths: Collection[str]) -> KeyError:
-    """Make the error of a path without a value; it lists those that have one."""
+    """Make the error of a path without a value. It lists the paths that have one."""
     return KeyError(f"there is nothing at {path!r}{suggest(path, paths)}")
 
 
@@ -204,7 +204,7 @@ def _dump_value(path: str, value: Any) -> bytes:
 
 
 def _set_at(tree: Any, place: Path, value: Any) -> Any:
-    """Copy a tree with a value at a place; a value on the way that is not an object is replaced by one."""
+    """Copy a tree with a value at a place. A value on the way that is not an object is replaced by an object."""
     if not place:
         return value
     own = tree if isinstance(tree, dict) else {}
@@ -226,7 +226,7 @@ def overlap(one: Path, other: Path) -> bool:
 
 
 def _follow_path(tree: Any, steps: Path) -> Any:
-    """Follow a path into a tree, or raise LookupError; a list is entered by a number."""
+    """Follow a path into a tree, or raise LookupError. A list is entered by a number."""
     for step in steps:
         if isinstance(tree, list) and step.isdecimal():
             tree = tree[int(step)]
@@ -306,7 +306,7 @@ class Scope:
     """The part of the run that the calls of a tool may see.
 
     Attributes:
-        module: The module that executes them in a run of its own; empty where there is none.
+        module: The module that executes them in a run of its own; empty if there is none.
         imports: Paths of the shared values that a call may see. None is all of them, and in a module none.
         schema: JSON Schema of the names that the model asks for; None where a call sees all of `imports`.
     """
@@ -321,7 +321,7 @@ class Scope:
         return {} if self.schema is None else {IMPORTS: self.schema}
 
     def restrict(self, context: ToolContext[Any], asked: Collection[str]) -> ToolContext[Any]:
-        """Restrict a context to the imported values that the model asked for; in a module it has no `deps` either.
+        """Restrict a context to the imported values that the model asked for. In a module, it has no `deps` either.
 
         Raises:
             InvalidArguments: The model asked for a value that the call may not see.
@@ -341,7 +341,7 @@ class Scope:
 
 
 def parse_scope(module: Any, imports: Any) -> Scope | None:
-    """Parse the module and the imports of a declaration; None where it has neither.
+    """Parse the module and the imports of a declaration. Return None if it has neither.
 
     Args:
         module: A name, as text or as a schema with a constant.

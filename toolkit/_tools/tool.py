@@ -66,7 +66,7 @@ def safe_name(name: str) -> str:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a callable; for an instance, that of its class in snake case."""
+    """Return the name of a callable. An instance has the name of its class, in snake case."""
     while isinstance(function, partial) and "__name__" not in vars(function):
         function = function.func
     name = getattr(function, "__name__", None)
@@ -272,7 +272,7 @@ class Tool(Generic[P, R]):
         """Decide which values of a call its `undo` takes.
 
         Raises:
-            DefinitionError: It takes something else.
+            DefinitionError: The `undo` takes something else.
         """
         from toolkit._tools.handlers import plan_undo  # slow to load, and few tools have one
 
@@ -458,7 +458,7 @@ class Tool(Generic[P, R]):
 
     @property
     def _unbound_method(self) -> FunctionHandler | None:
-        """The handler of a function that becomes a method in a class body, also a cached or compiled one; else None."""
+        """The handler of a function that becomes a method in a class body, or None. Includes cached functions."""
         function = self._function
         if function is None or function.instance is not None:
             return None
@@ -505,7 +505,7 @@ def _import_tool(module: str, qualname: str) -> Any:
     """Return the tool that another process has found under this name.
 
     Raises:
-        DefinitionError: It is not there, as one of the main script in a process with another main script.
+        DefinitionError: It is not there. A tool of the main script is missing in a process with another main script.
     """
     found = _find_in_module(module, qualname)
     if found is None:
@@ -546,7 +546,7 @@ def _is_written_in_class(function: Any) -> bool:
 
 
 def with_origin(tool: Tool[..., Any], origin: str) -> Tool[..., Any]:
-    """Return the tool of a function or a declaration with another origin: what errors and approvers say that it is."""
+    """Return the tool with another origin, which is how errors and approvers describe where the tool is from."""
     handler: Any = tool.handler
     if isinstance(handler, FunctionHandler):
         return replace(tool, handler=replace(handler, signature=replace(handler.signature, origin=origin)))
@@ -554,10 +554,10 @@ def with_origin(tool: Tool[..., Any], origin: str) -> Tool[..., Any]:
 
 
 def check_deps(tool: Tool[..., Any], deps: Any, remedy: str) -> None:
-    """Refuse deps that a tool's function does not take: none, or a builtin value in place of an object.
+    """Refuse deps that a tool's function does not take: None, or a builtin value in place of an object.
 
     Raises:
-        TypeError: There are no deps, or they are of another class; the message ends with `remedy`, how to pass them.
+        TypeError: There are no deps, or they are of another class. The message ends with `remedy`, how to pass them.
     """
     for kind in tool._deps_types:
         name = getattr(kind, "__name__", str(kind))
@@ -571,7 +571,7 @@ def check_deps(tool: Tool[..., Any], deps: Any, remedy: str) -> None:
 
 
 def _may_be(value: Any, kind: Any) -> bool:
-    """Return whether a value may be of a type: only builtin values are compared, and only with plain classes.
+    """Return whether a value may be of a type. Only builtin values are compared, and only with plain classes.
 
     A value of the application's own class may stand in for one of another, such as in a test.
     """
@@ -582,7 +582,7 @@ def _may_be(value: Any, kind: Any) -> bool:
 
 
 def take_function(given: Any) -> FunctionHandler:
-    """Make the handler of a function that is bound to a tool; the function of another tool keeps its settings.
+    """Make the handler of a function that is bound to a tool. The function of another tool keeps its settings.
 
     Raises:
         DefinitionError: It cannot be called, or is a tool without a function of its own.
@@ -599,7 +599,7 @@ def take_function(given: Any) -> FunctionHandler:
 
 
 def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
-    """Return the tool behind partials, its `__call__` and decorators that use `functools.wraps`; its gates hold."""
+    """Return the tool behind partials, its `__call__` and decorators that use `functools.wraps`, whose gates hold."""
     if is_plain_function(function):
         return None
     found = inspect.unwrap(unwrap_partials(function), stop=lambda part: isinstance(part, (Tool, partial)))
@@ -610,14 +610,14 @@ def find_wrapped_tool(function: Any) -> Tool[..., Any] | None:
 
 
 def name_function(tool: Tool[..., Any]) -> str:
-    """Name the function of a tool, without its module: a function in another file is still the same."""
+    """Name the function of a tool, without its module, so that a function may move to another file."""
     signature = getattr(tool.handler.interface, "signature", None)
     module = "" if signature is None else getattr(signature.source, "__module__", None) or "builtins"
     return tool.origin.removeprefix(f"{module}.")
 
 
 def find_instance(part: Any) -> Any:
-    """Return the object whose method is called, behind bindings, partials and tools; None for a plain function."""
+    """Return the object whose method is called, behind bindings, partials and tools, or None for a plain function."""
     part = unwrap_partials(part)
     if isinstance(part, Tool):
         part = part.handler.function_handler or part.handler
