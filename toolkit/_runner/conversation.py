@@ -207,7 +207,7 @@ class Conversation:
     def find_reached_limit(self, seconds: float | None = None) -> tuple[LimitName, float, float] | None:
         """Return the first limit that is reached: its name, how much is used, and the limit itself.
 
-        Without the seconds of the run, only calls, tokens and cost are compared, to which runs below add.
+        Without `seconds`, only calls, tokens and cost are compared. Runs below add to these.
         """
         limits, usage = self._limits, self._usage
         used: dict[LimitName, float] = {}
@@ -260,24 +260,24 @@ class Conversation:
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
         """Give a call of a response an id, and an id for the provider that is unique in the history."""
-        own = self._build_id(call, number, key)
+        call_id = self._build_id(call, number, key)
         provider_id = call.provider_call_id
         if not provider_id.strip() or provider_id in self._provider_ids:
-            provider_id = own
-            others = count(2)
+            provider_id = call_id
+            numbers = count(2)
             while provider_id in self._provider_ids:
-                provider_id = f"{own}_{next(others)}"
+                provider_id = f"{call_id}_{next(numbers)}"
         self._provider_ids.add(provider_id)
-        return call.replace(id=own, provider_call_id=provider_id)
+        return call.replace(id=call_id, provider_call_id=provider_id)
 
     def _build_id(self, call: ToolCall, number: int, key: ResponseKey) -> str:
-        """Build the id of a call; an id that is reserved for another call gets a suffix."""
-        own = first = f"{self.run_id[:8]}_{number}"
+        """Build the id of a call. An id that is reserved for another call gets a suffix."""
+        call_id = first = f"{self.run_id[:8]}_{number}"
         identity = (key, call.name, call.arguments)
-        others = count(2)
-        while self._reserved_ids.get(own, identity) != identity:
-            own = f"{first}_{next(others)}"
-        return own
+        numbers = count(2)
+        while self._reserved_ids.get(call_id, identity) != identity:
+            call_id = f"{first}_{next(numbers)}"
+        return call_id
 
     def _refuse_calls(self, response: ModelResponse) -> tuple[ToolMessage, ...]:
         """Count the calls of a response, and return the results of those that do not run.
@@ -292,9 +292,9 @@ class Conversation:
         return tuple([refuse_call(call, why) for call, why in zip(calls, reasons) if why])
 
     def count_call(self, name: str, position: int) -> str:
-        """Count a call of the model, or of a tool; or return why it is refused, "" if it is not. Thread-safe.
+        """Count a call of the model or of a tool, and return "". If a limit refuses it, return the reason. Thread-safe.
 
-        Positions count from 0: of the call in its response, or of the step in its plan.
+        `position` is that of the call in its response, or of the step in its plan, counted from 0.
         """
         with self._lock:
             why = self._find_excess(name, position)
@@ -306,7 +306,7 @@ class Conversation:
         return why
 
     def _find_excess(self, name: str, position: int, before: int = 0) -> str:
-        """Return why a call exceeds a limit, if `before` calls are still to be counted; "" if it does not."""
+        """Return why a call exceeds a limit, or "" if it does not. `before` calls before it are not counted yet."""
         limits = self._limits
         if position >= limits.max_calls_per_turn:
             return (
@@ -336,13 +336,13 @@ class Conversation:
             self._state = state.replace(phase="finished", finish_reason=reason)
 
     def get_paused(self, call_id: str) -> PausedSubAgent | None:
-        """Return the sub-agent that a call has started and that has waited for approval; None for any other call."""
+        """Return the paused sub-agent that a call has started, or None for any other call."""
         return self._state.sub_agents.get(call_id)
 
     def reserve_id(self, call: ToolCall, position: int) -> ToolCall | None:
-        """Return a call of a response that is still arriving with its final id, which no other call gets.
+        """Reserve an id for a call of a response that is still arriving, and return the call with this id.
 
-        None if a limit may refuse the call: the calls before it are not counted yet.
+        Return None if a limit may refuse the call. The calls before it are not counted yet.
         """
         with self._lock:
             if self._find_excess(call.name, position, before=position):
@@ -470,7 +470,7 @@ class Conversation:
         self._state = self._state.replace(is_last_turn=True, finish_reason=limit)
 
     def end(self, reason: FinishReason, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
-        """End the run, whatever its phase; `text` is the result of the calls that have none."""
+        """End the run, whatever its phase. Calls without a result get `text` as their result."""
         if self._state.phase in ("calling", "paused"):
             self.refusals = tuple(
                 [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
@@ -504,6 +504,6 @@ class Conversation:
 
 
 def explain_skip(*, is_stopped: bool, is_late: bool, is_cancelled: bool, has_steering: bool) -> str:
-    """Return why the next batch of calls does not start; "" if it does."""
+    """Return why the next batch of calls does not start, or "" if it does."""
     reasons = {STOPPED_TEXT: is_stopped, LATE_TEXT: is_late, CANCELLED_TEXT: is_cancelled, SKIPPED_TEXT: has_steering}
     return next((text for text, applies in reasons.items() if applies), "")

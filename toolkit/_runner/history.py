@@ -106,7 +106,7 @@ class _UnusedResults:
             self._by_id[one].append(at)
 
     def take(self, call: ToolCall) -> int | None:
-        """Return the place of the first result of a call; None if there is none."""
+        """Return the place of the first result of a call, or None if there is none."""
         for one in _list_ids(call.provider_call_id, call.id):
             while self._by_id[one]:
                 if self.left.pop(at := self._by_id[one].pop(), None):

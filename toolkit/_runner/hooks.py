@@ -111,7 +111,7 @@ async def apply_model_hook(hook: Hook, given: T, context: ToolContext[Any], back
 
 
 async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
-    """Run one hook; an exception that does not end the run denies the call."""
+    """Run one hook. If it raises an exception that does not end the run, the call is denied."""
     with _convert_errors(hook, Denied("Tool call denied: it could not be checked.")):
         answer = await _call_hook(hook, (call,), call_next)
         if isinstance(answer, Deny):
@@ -120,7 +120,7 @@ async def _run_before(hook: Hook, call: ToolCall, call_next: Next) -> ToolCall:
 
 
 async def _run_after(hook: Hook, call: ToolCall, result: ToolResult, call_next: Next) -> ToolResult:
-    """Run one hook; if it fails, the result is withheld, since it was not checked."""
+    """Run one hook. If it fails, the result is withheld, since it was not checked."""
     try:
         with _convert_errors(hook, Failed(_WITHHELD.format(call.name[:100]))):
             answer = await _call_hook(hook, (call, result), call_next)

@@ -169,7 +169,7 @@ class PromptBatch:
 
         Raises:
             StoreError: It cannot be saved.
-            NoModelError: The outcome, before any prompt was answered; the others would be the same.
+            NoModelError: The outcome is one, and no prompt was answered before. All other prompts would fail alike.
         """
         if isinstance(outcome, NoModelError) and len(self._outcomes) == self._skipped + self._failed:
             raise outcome
@@ -210,10 +210,12 @@ def _get_outcome(handle: RunHandle[Any]) -> PromptOutcome:
 
 
 def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model] | None:
-    """Return a function that wraps models so that all uses of one keep a rate per minute together; None without a rate.
+    """Return a function that wraps a model so that all its uses together keep a rate per minute.
+
+    Return None without a rate.
 
     Raises:
-        ValueError: One is not a whole number above 0.
+        ValueError: A rate is not a whole number above 0.
     """
     for name, rate in (("rpm", rpm), ("tpm", tpm)):
         if rate is not None and not is_whole(rate, 1):
@@ -252,7 +254,7 @@ class Answers:
             self._append("\n")
 
     def take(self, prompt: Prompt) -> RunResult[Any] | None:
-        """Return an answer to a prompt, once; None if there is none."""
+        """Return an answer to a prompt and forget it, or None if there is none."""
         found = self._found.get(_digest(prompt))
         return found.popleft() if found else None
 

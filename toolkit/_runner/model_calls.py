@@ -59,7 +59,10 @@ class ModelCaller:
         return self._model
 
     def get_deadline(self, step: CallModel) -> Cancellation:
-        """Return what ends a step: the run's time limit, which a last turn may pass, or the run's cancellation."""
+        """Return the cancellation that ends a step: of the run's time limit, or of the run for a last turn.
+
+        A last turn may exceed the time limit.
+        """
         return self.tool_caller.deadline if step.with_tools else self.cancellation
 
     async def call(self, step: CallModel, backend: Backend) -> AsyncGenerator[Piece, None]:
@@ -168,7 +171,7 @@ class ModelCaller:
 
     @contextmanager
     def _limit_time(self, step: CallModel) -> Iterator[Cancellation]:
-        """Bound a call of the model and the hooks around it; a deadline costs a thread, so it is set only if needed.
+        """Limit the time of a call of the model and its hooks. A deadline costs a thread, so it is set only if needed.
 
         Raises:
             ModelError: The time of the turn is up.

@@ -114,7 +114,7 @@ def build_output(kind: Any, taken: Collection[str] = ()) -> Output[Any]:
 
 
 def write_schema(kind: Any) -> str:
-    """Write the JSON Schema of an answer, for the `output_type` of another process; empty if any text is an answer.
+    """Write the JSON Schema of an answer, for the `output_type` of another process. Return "" if any text is an answer.
 
     Raises:
         DefinitionError: No JSON can be of this type.
@@ -123,7 +123,7 @@ def write_schema(kind: Any) -> str:
 
 
 def read_answer(text: str, reason: FinishReason, kind: Any) -> Any:
-    """Parse the answer of a run that has ended in another process; None if there is no answer.
+    """Parse the answer of a run that has ended in another process. Return None if there is no answer.
 
     Raises:
         ToolError: The answer is not of the type.
@@ -191,7 +191,7 @@ def _refuse(why: str) -> ToolError:
 
 
 def _read_value(validate: Callable[[str], Any], text: str) -> Any:
-    """Read the value under its key, or the value itself: of one of several models, for example, an object."""
+    """Read the value under its key. If this fails, read the whole text as the value, even if it is an object."""
     keyed = _add_key(text)
     try:
         return validate(keyed)[KEY]
@@ -207,16 +207,18 @@ def _read_value(validate: Callable[[str], Any], text: str) -> Any:
 
 
 def _add_key(text: str, *, objects: bool = False) -> str:
-    """Put a value under its key: some models write the value itself. Invalid JSON is rejected later.
+    """Put a value under its key, since some models write the value itself. Invalid JSON is rejected later.
 
-    With `objects`, an object without the key is a value, too; an empty one is not, as it may be the start of an answer.
+    With `objects`, an object without the key is a value, too. An empty object may be the start of an answer, so it is
+    left as it is.
     """
     try:
         document = from_json(text)
     except (ValueError, TypeError):  # the latter of unpaired surrogates
         return text
-    is_whole = isinstance(document, dict) and not (objects and document and KEY not in document)
-    return text if is_whole else f'{{"{KEY}": {text}}}'
+    if isinstance(document, dict) and not (objects and document and KEY not in document):
+        return text
+    return f'{{"{KEY}": {text}}}'
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolArgumentsDelta
@@ -240,7 +242,10 @@ class PartialOutput:
     _last: tuple[Any, ...] = field(default=(), init=False)  # the last value, if there is one
 
     def transform(self, piece: Delta) -> Iterator[Delta | OutputDelta]:
-        """Yield a delta, and after a text an `OutputDelta`; a delta of the answer's own call is replaced by it."""
+        """Yield a delta, followed by an `OutputDelta` if it has changed the value.
+
+        A delta of the call that holds the answer is not yielded itself.
+        """
         spec = self.output.spec
         if isinstance(piece, ToolArgumentsDelta) and spec and spec.by_tool and spec.spec.name == piece.name:
             yield from self.feed(piece.text, piece.index)
@@ -250,9 +255,10 @@ class PartialOutput:
             yield from self.feed(piece.text)
 
     def feed(self, text: str, call: int | None = None) -> Iterator[OutputDelta]:
-        """Add a piece of the text, or of the arguments of a call by its index, and yield the value if it has changed.
+        """Add a piece of the answer, and yield the value if it has changed.
 
-        If the piece before was of another call, or of the text, the answer starts again.
+        The piece belongs to the text, or to the arguments of the call with this index. If the piece before belonged to
+        another of these, the answer starts again.
         """
         if call != self._call:
             self._call = call
@@ -276,6 +282,7 @@ class PartialOutput:
             yield OutputDelta(found[0])
 
     def _try_parse(self, text: str) -> tuple[Any, ...]:
+        """Return a tuple with the value of a text, or an empty tuple if it has none yet. The value may be None."""
         try:
             return (self.output.parse(text),)
         except Exception:  # noqa: BLE001  reported once the answer is whole
@@ -296,9 +303,10 @@ class PartialOutput:
 
 
 def _shorten(document: Any, text: str) -> Iterator[Any]:
-    """Yield the document parsed from an incomplete `text`, then again and again with less of its end.
+    """Yield the document parsed from an incomplete `text`, then the same document with less and less of its end.
 
-    Only the end may be incomplete, so only that is left out: the last entry, then the last one around it.
+    Only the end may be incomplete. So the last entry is left out first, then the last entry of the list or object
+    around it, and so on.
     """
     containers = []
     leaf = document

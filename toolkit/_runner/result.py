@@ -86,7 +86,7 @@ class RunResult(Generic[T]):
     )
 
     def __str__(self) -> str:
-        """Return the answer; where the run was ended by something else, the last text and what ended it."""
+        """Return the answer. If the run ended without one, return the last text and the reason."""
         text = str(self.state.output or "") if self.output is None else str(self.output)
         if self.finish_reason == "stop":
             return text
@@ -106,10 +106,10 @@ class RunResult(Generic[T]):
         return render(self, "notebook.render_result")
 
     def _ipython_display_(self) -> None:
-        """Display nothing in the cell in which `show` has printed the run.
+        """Display nothing if `show` has printed the run in this cell.
 
         Raises:
-            NotImplementedError: It is another one, where IPython displays what `_repr_html_` returns.
+            NotImplementedError: This is another cell. IPython then displays what `_repr_html_` returns.
         """
         from toolkit.display.notebook import find_cell  # only a notebook asks
 
@@ -141,7 +141,7 @@ class RunResult(Generic[T]):
 
 
 def restore_result(state: RunState, output: Any, model: str, cost: float | None) -> RunResult[Any]:
-    """Make the result of a run that has ended from its saved state, and from what that does not have."""
+    """Make the result of a run that has ended, from its saved state and from values that the state does not have."""
     return RunResult(
         output=output,
         messages=state.messages,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from toolkit._execution.approval import RecordedDecisions, Verdict, check_decisions, defer_unasked
+from toolkit._execution.approval_request import ApprovalRequest
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.ledger import Ledger
 from toolkit._messages import get_last_calls, get_open_calls
@@ -23,12 +24,12 @@ def record_decisions(
     tools: Mapping[str, AnyTool],
     parent: ToolCaller | None,
 ) -> Dispatcher:
-    """Return the dispatcher of a resumed run with the decisions on its calls; sub-agents get those on theirs.
+    """Return the dispatcher of a resumed run, with the decisions on its own calls.
 
-    Its own dispatcher has the gates of the runs above.
+    The decisions on calls of sub-agents are passed on to these. `own` already has the gates of the runs above.
 
     Raises:
-        ApprovalError: A decision is for a call that does not wait, or is not one.
+        ApprovalError: A decision is for a call that does not wait, or is not a decision.
     """
     check_decisions(decisions, state.pending)
     pending = list_own(state.pending, state.sub_agents)
@@ -36,9 +37,10 @@ def record_decisions(
     gates = replace(own.gates, approved={call_id: state.sub_agents[call_id].digest for call_id in agents})
     above = parent.dispatcher.gates.approvers if parent else ()
     if pending:
-        approver = next(iter(gates.approvers), None)  # its own comes first
-        has_own = len(gates.approvers) > len(above)
-        recorded = RecordedDecisions(decisions, pending, approver if has_own or not above else lambda _: True)
+        approver = next(iter(gates.approvers), None)  # the run's own approver comes first
+        if above and len(gates.approvers) == len(above):
+            approver = _approve  # the run has no approver of its own, and those above are asked, too
+        recorded = RecordedDecisions(decisions, pending, approver)
         gates = replace(gates, resumed=(recorded, *map(recorded.settle, above)))
 
     if not gates.approvers and (pending or (state.sub_agents and not _has_approver(agents.values()))):
@@ -46,10 +48,14 @@ def record_decisions(
     return replace(own, gates=gates)
 
 
-def record_calls(own: Dispatcher, state: RunState, ledger: Ledger, parent: ToolCaller | None) -> Dispatcher:
-    """Return the dispatcher of a resumed run with records of its calls: in its own ledger, or in that of the run above.
+def _approve(_: ApprovalRequest) -> bool:
+    return True
 
-    If neither has one, they are in the given ledger.
+
+def record_calls(own: Dispatcher, state: RunState, ledger: Ledger, parent: ToolCaller | None) -> Dispatcher:
+    """Return the dispatcher of a resumed run, with a ledger for its calls.
+
+    This is its own ledger, or that of the run above, or else the given one.
     """
     if own.recording.ledger is not None:
         return own

@@ -209,13 +209,17 @@ class Run(Generic[T]):
         self.active.discard(self)
 
     async def break_off(self, error: BaseException, backend: Backend) -> None:
-        """End a run that an exception leaves: undo it if it failed; undo and save it if it was cancelled or left."""
+        """End the run because of an exception.
+
+        A run that failed is undone. A run that was cancelled, or whose stream was left, is undone and saved.
+        """
         is_failure = isinstance(error, Exception)
         if self.result is not None and not is_failure:
-            return  # it had ended
+            return  # the run had ended before
 
-        goes_on = not (isinstance(error, EXIT_ERRORS) or sys.is_finalizing())  # the program does
-        is_saved = self._model is not None and goes_on and (self.create_undoer is not None or not is_failure)
+        program_ends = isinstance(error, EXIT_ERRORS) or sys.is_finalizing()
+        has_work = self.create_undoer is not None or not is_failure
+        is_saved = self._model is not None and has_work and not program_ends
         if self.result is None or is_saved:
             self._end_here("error" if is_failure else "cancelled")
 
@@ -258,7 +262,7 @@ class Run(Generic[T]):
                 raise
 
     def _end_if_over(self, error: Exception, deadline: Cancellation) -> bool:
-        """Return whether an error ends the run: a stop or the time limit, which it reports, or a cancellation."""
+        """End the run if the error is a stop, the time limit or a cancellation, and return whether it is."""
         if isinstance(error, Stopped):
             self.conversation.end("stopped")
             return True
@@ -274,7 +278,7 @@ class Run(Generic[T]):
     def _transform_piece(
         self, piece: Delta | CallReady, step: CallModel, partial_output: PartialOutput | None, backend: Backend
     ) -> Iterator[Event]:
-        """Yield the events of a piece of a response; start a call that is ready, if it may start early."""
+        """Yield the events of a piece of a response. Start a call that is ready, if it may start early."""
         caller = self.tool_caller
         if isinstance(piece, CallReady):
             if self.settings.early and step.with_tools and caller.may_start_early(piece):
@@ -403,7 +407,8 @@ class Run(Generic[T]):
 class _End:
     """Completes the history, sets a result and releases the run, however it ends.
 
-    It is no generator: a loop that ends closes all of them at the same time, and one that waits cannot be closed again.
+    This is a class, since an event loop that ends closes all async generators at the same time, and a generator that is
+    waiting cannot be closed again.
     """
 
     run: Run[Any]

@@ -194,7 +194,7 @@ class RunFactory:
         Raises:
             RunError: Runs are nested too deeply.
             ApprovalError: A decision is for a call that does not wait.
-            TypeError: A tool takes `deps` of a type, and there are none, or of another type.
+            TypeError: A tool takes `ToolContext[X]`, and `deps` is missing or of another type.
             BusyError: The runner has as many active runs as it may have.
             ValueError: There is nothing to answer, or an option names a tool that does not exist.
             TypeError: `session` is not a Session, or there are `messages`, too.
@@ -259,7 +259,7 @@ class _RunBuilder:
         RunError: Runs are nested too deeply.
         TypeError: `session` is not a Session, or there are `messages`, too; or as for `_list_tools`.
         ValueError: An option names a tool that does not exist.
-        ConversationError: So does the state of a saved run.
+        ConversationError: The state of a saved run names a tool that does not exist.
         DefinitionError, DuplicateToolError: As for `RunFactory.check_tools`.
     """
 
@@ -273,6 +273,7 @@ class _RunBuilder:
         self._checked = factory.check_tools()
         self._tools = self._list_tools(self._checked)  # result_read may be added during the run
         _check_limited(factory.settings.limits.max_calls_per_tool, self._tools)
+
         own = request.allowed_tools
         if own is None and state is not None:
             own = state.allowed_tools
@@ -289,6 +290,7 @@ class _RunBuilder:
         self._choice = choice
         self._allowed = None if allowed is None else (*allowed, *(tool.name for tool in request.tools))
         self._own_allowed = None if own is None else self._allowed  # part of the state
+
         self._available: Collection[str] | None = None
         if allowed is not None or choice == "none":
             self._available = allowed_names(self._tools, choice, self._allowed)
@@ -359,7 +361,7 @@ class _RunBuilder:
         )
 
     def _start_state(self) -> tuple[RunState, int]:
-        """Make the first state of a run; return it with the number of messages from before the run.
+        """Make the first state of a run. Return it with the number of messages from before the run.
 
         Raises:
             ApprovalError: There are decisions.
@@ -393,7 +395,7 @@ class _RunBuilder:
         return [SystemMessage(instructions), *messages]
 
     def _resume_state(self, state: RunState) -> tuple[RunState, int]:
-        """Check the state of a saved run; return it with the number of messages from before the run.
+        """Check the state of a saved run. Return it with the number of messages from before the run.
 
         Raises:
             ConversationError: The state cannot be resumed, or the session has changed since.
@@ -422,7 +424,7 @@ class _RunBuilder:
         return state.replace(allowed_tools=self._own_allowed), older
 
     def _hand_over(self, conversation: Conversation) -> ModelResponse | None:
-        """Add and return a response that hands the user's message to the sub-agent with the conversation, if any."""
+        """If a sub-agent has the conversation, add and return a response that hands the user's message to it."""
         if self._state is not None or not self._checked.has_agents:
             return None
         allowed = self._allowed
@@ -431,10 +433,10 @@ class _RunBuilder:
         return None if call is None else conversation.add_response(ModelResponse(calls=(call,)))
 
     def _choose_undoer(self, dispatcher: Dispatcher, run_id: str) -> Callable[[Backend], Undoer] | None:
-        """Return a function that creates the `Undoer` of a failed run; None unless `undo_on_failure` is set.
+        """Return a function that creates the `Undoer` of a failed run, or None unless `undo_on_failure` is set.
 
         Raises:
-            TypeError: An undo takes `deps` of a type, and there are none, or others.
+            TypeError: An undo function takes `ToolContext[X]`, and `deps` is missing or of another type.
         """
         factory = self._factory
         deps = self._request.deps
@@ -446,10 +448,10 @@ class _RunBuilder:
         return partial(factory.create_undoer, run_id=run_id, deps=deps, recording=dispatcher.recording)
 
     def _list_tools(self, checked: _CheckedTools) -> dict[str, AnyTool]:
-        """Return the tools of the toolbox and of the request; with the fallback model, changes need approval.
+        """Return the tools of the toolbox and of the request. With the fallback model, changes need approval.
 
         Raises:
-            TypeError: A tool takes `deps` of a type, and there are none, or others.
+            TypeError: A tool takes `ToolContext[X]`, and `deps` is missing or of another type.
         """
         factory, request = self._factory, self._request
         tools = {**checked.listed, **{tool.name: tool for tool in request.tools}}
@@ -494,7 +496,7 @@ class _RunBuilder:
         return dispatcher
 
     def _restore_shared(self, conversation: Conversation) -> SharedValues | None:
-        """Return the values that the calls of the run share; None if no call can read any."""
+        """Return the values that the calls of the run share, or None if no call can read any."""
         given = self._request.shared
         if given is None and not any(tool._meta for tool in self._tools.values()):
             return None
@@ -519,10 +521,10 @@ class _CheckedTools:
 
 
 def _check_provider_tools(toolbox: Toolbox, choice: ModelChoice) -> None:
-    """Refuse tools that the provider executes if it is known that this provider does not.
+    """Refuse tools that the provider is to execute, but is known not to have.
 
     Raises:
-        DefinitionError: There is one.
+        DefinitionError: There is such a tool.
     """
     specs = [tool._spec for tool in toolbox if tool._spec.provider_form is not None]
     dialect = choice.dialect or getattr(choice.given, "dialect", None)
@@ -597,7 +599,7 @@ def _list_given(gate: T | None) -> tuple[T, ...]:
 
 
 def _join_gates(own: Dispatcher, parent: ToolCaller) -> Dispatcher:
-    """Add the gates and middleware of the runs above to those of a run; one that both have runs once.
+    """Add the gates and middleware of the runs above to those of a run. A function that both have runs once.
 
     Without a ledger of its own, the calls of the run are undone with those of the run above.
     """

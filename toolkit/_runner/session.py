@@ -174,7 +174,7 @@ class SQLiteSession(Session, SQLiteStore):
         """Add messages, all or none.
 
         Raises:
-            ConversationError: There are others since `after`.
+            ConversationError: Other messages were added since `after`.
             StoreError: They could not be stored.
             ValueError: A message has no known form.
             TypeError: It is not a list of messages.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -158,11 +158,11 @@ class RunState(FrozenValue):
         waiting = get_ids(self.pending)
         inner = list_inner(self.sub_agents)
         own_waiting = get_ids(list_own(self.pending, self.sub_agents))
-        given = [*(result.call_id for result in self.results), *own_waiting, *self.sub_agents]
+        ended_or_waiting = [*(result.call_id for result in self.results), *own_waiting, *self.sub_agents]
         last_kind = type(self.messages[-1]).__name__ if self.messages else "nothing"
         is_open = self.phase in ("calling", "paused")
         has_end = self.messages and is_open == bool(get_open_calls(self.messages, self.results))
-        belong = len({*last}) == len(last) and len({*given}) == len(given) and {*given} <= {*last}
+        belong = _are_unique(last) and _are_unique(ended_or_waiting) and {*ended_or_waiting} <= {*last}
         are_paused = all(paused.state.phase == "paused" for paused in self.sub_agents.values())
         counts = (self.start, self.turns, self.empty_responses, self.output_retries, *self.calls_by_tool.values())
         rules = {
@@ -172,9 +172,10 @@ class RunState(FrozenValue):
             "it is paused, and no call waits": self.phase != "paused" or self.pending,
             "a sub-agent of it waits, and none of its calls does": are_paused
             and all(each in self.pending for each in inner),
-            "two calls of one id wait": len({*waiting}) == len(waiting),
+            "two calls of one id wait": _are_unique(waiting),
             # Later calls would get ids that are taken.
-            f"its {self.call_count} calls are not those of its messages": len({*own}) == len(own) == self.call_count,
+            f"its {self.call_count} calls are not those of its messages": _are_unique(own)
+            and len(own) == self.call_count,
             "its messages lack results of calls, or calls of results": _has_results(
                 self.messages[:-1] if is_open else self.messages
             ),
@@ -183,6 +184,10 @@ class RunState(FrozenValue):
             raise ConversationError(f"This is not the state of a run: {error}.")
         for paused in self.sub_agents.values():
             paused.state.check()
+
+
+def _are_unique(ids: Collection[str]) -> bool:
+    return len({*ids}) == len(ids)
 
 
 def get_ids(pending: Iterable[PendingApproval]) -> list[str]:
@@ -196,7 +201,7 @@ def list_inner(sub_agents: Mapping[str, PausedSubAgent]) -> list[PendingApproval
 
 
 def list_own(pending: Iterable[PendingApproval], sub_agents: Mapping[str, PausedSubAgent]) -> list[PendingApproval]:
-    """List those of the calls that wait for approval that the run itself makes, and not its sub-agents."""
+    """List the run's own calls that wait for approval, without those of its sub-agents."""
     inner = list_inner(sub_agents)
     return [waiting for waiting in pending if waiting not in inner]
 
@@ -214,7 +219,7 @@ def _is_signature(signature: object, data: Mapping[str, Any], key: str | bytes) 
 
 
 def _sign(data: Mapping[str, Any], key: str | bytes) -> str:
-    """Return the signature of a state; the order of its keys and their spacing do not matter."""
+    """Return the signature of a state. The order of its keys and their spacing do not matter."""
     import hmac  # only a signed state needs it
 
     own = key.encode() if isinstance(key, str) else key
@@ -234,7 +239,8 @@ def _to_dict(state: RunState) -> dict[str, Any]:
 
 
 def _from_dict(data: Mapping[str, Any]) -> RunState:
-    return RunState(**{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in data.items()})
+    parsed = {name: parse(data[name]) for name, parse in _PARSERS.items() if name in data}
+    return RunState(**{**data, **parsed})
 
 
 def _parse_sub_agents(data: Mapping[str, Any]) -> dict[str, PausedSubAgent]:

@@ -277,7 +277,7 @@ class RunHandle(Controls, Generic[T]):
             self._changed.notify_all()
 
     def _wait_for_event(self, number: int) -> Event | None:
-        """Wait for an event by its number; None if the run ends before."""
+        """Wait for an event by its number. Return None if the run ends before."""
         self._wait(lambda: self._end.done() or len(self._events) > number)
         return self._events[number] if number < len(self._events) else None
 

@@ -172,7 +172,7 @@ class SubAgent:
         return self.get_answer(result, cancellation)
 
     def _is_called_by(self, parent: ParentCall) -> bool:
-        """Return whether a call is that of this sub-agent, and not of a tool that calls it."""
+        """Return whether a call is a call of this sub-agent itself, and not of a tool that calls the sub-agent."""
         called = parent.caller.tools.get(parent.call.name)
         return called is not None and find_instance(called) is self
 
@@ -244,7 +244,7 @@ def name_sub_agent(runner: str) -> str:
 
 
 def _find_effect(tools: Iterable[Tool[..., Any]]) -> Effect | None:
-    """Find the effect of a runner with these tools; never `read`, since tools may be added later."""
+    """Find the effect of a runner with these tools. It is never `read`, since tools may be added later."""
     effects = {each.settings.effect for each in tools}
     if "destructive" in effects:
         return "destructive"

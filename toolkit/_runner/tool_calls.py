@@ -95,7 +95,7 @@ class ToolCaller:
     may_offer: dict[str, bool] = field(default_factory=dict)
 
     def offer(self, request: ModelRequest | None) -> None:
-        """Refuse calls of tools that hooks have removed from a request; None allows the tools of the run again."""
+        """Refuse calls of tools that hooks have removed from a request. None allows the tools of the run again."""
         available = self.available
         if request is not None:
             names = allowed_names([spec.name for spec in request.tools], request.choice, request.allowed)
@@ -155,7 +155,7 @@ class ToolCaller:
         return "" if tool is None else tool.title or ""
 
     def find_answer(self, messages: Sequence[ToolMessage]) -> str | None:
-        """Find the whole text of the first result of a tool with `return_direct`; None if there is none."""
+        """Find the whole text of the first result of a tool with `return_direct`, or None if there is none."""
         for message in messages:
             tool = None if message.is_error else self.tools.get(message.name)
             if tool is not None and tool.settings.return_direct:
@@ -164,12 +164,12 @@ class ToolCaller:
         return None
 
     def end_turn(self) -> None:
-        """Drop the early calls that are not in the response; add `result_read` if a result was truncated."""
+        """Drop the early calls that are not in the response, and add `result_read` if a result was truncated."""
         self.drop_early()
         self._add_result_read()
 
     def replace_tools(self, tools: Mapping[str, AnyTool]) -> None:
-        """Replace the tools by those of a toolbox that has changed; `result_read` stays."""
+        """Replace the tools by those of a toolbox that has changed, but keep `result_read`."""
         self.tools.clear()
         self.tools.update(tools)
         self._add_result_read()
@@ -186,17 +186,16 @@ class ToolCaller:
         before it have started early and may run at the same time.
         """
         tool = self.tools.get(ready.call.name)
+        if tool is None or tool.settings.effect != "read" or tool.settings.exclusive:
+            return False
+
         dispatcher = self.dispatcher
-        settings = self.settings
-        return (
-            tool is not None
-            and tool.settings.effect == "read"
-            and not may_depend(ready.call, tool)
-            and dispatcher.recording.ledger is None
-            and not (tool.settings.exclusive or dispatcher.is_gated(tool) or dispatcher.middleware)
-            and ready.position == len(self.early_calls) < parallel_limit(settings.order, settings.max_parallel)
-            and not self.queue.has_steering
-        )
+        if dispatcher.is_gated(tool) or dispatcher.middleware or dispatcher.recording.ledger is not None:
+            return False
+
+        limit = parallel_limit(self.settings.order, self.settings.max_parallel)
+        is_next = ready.position == len(self.early_calls) < limit
+        return is_next and not may_depend(ready.call, tool) and not self.queue.has_steering
 
     def start_early(self, call: ToolCall, turn: int, backend: Backend) -> None:
         """Start a call while its response is still arriving."""
@@ -205,7 +204,7 @@ class ToolCaller:
         self.early_calls[call.id] = early
 
     def drop_early(self, but: Collection[ToolCall] = ()) -> Sequence[ToolCallFinished]:
-        """Cancel the early calls that have not been read, except those in `but`; return a ToolCallFinished for each."""
+        """Cancel the early calls that were not used, except those in `but`, and return a ToolCallFinished for each."""
         wanted = {call.id for call in but}
         dropped = [early for call_id, early in self.early_calls.items() if call_id not in wanted]
         for early in dropped:
@@ -246,7 +245,7 @@ class ToolCaller:
         )
 
     def end(self, call: ToolCall, result: ToolResult, start: float) -> ToolCallFinished:
-        """Record the result of a call that started at a time of `time.perf_counter()`, unless it waits for approval."""
+        """Record the result of a call, unless it waits for approval. `start` is a time of `time.perf_counter()`."""
         if type(result.exception) is not Deferred:
             self.results[call.id] = result
         return self.make_end(call, result, time.perf_counter() - start)
@@ -272,7 +271,7 @@ def find_dispatcher() -> Dispatcher | None:
 
 
 def find_parent() -> ToolCaller | None:
-    """Return the run whose call is being executed; None outside of a call.
+    """Return the run whose call is being executed, or None outside of a call.
 
     Raises:
         RunError: The runs are nested too deeply.
@@ -286,7 +285,7 @@ def find_parent() -> ToolCaller | None:
 
 
 class EarlyCall:
-    """A call that starts while its response is still arriving; its events are stored until there is a listener."""
+    """A call that starts while its response is still arriving. Its events are stored until there is a listener."""
 
     handle: Handle[ToolCallFinished]
 
@@ -297,12 +296,12 @@ class EarlyCall:
         self._listener: Emit = self._events.append
 
     def emit(self, event: CallEvent) -> None:
-        """Pass an event to the listener, or store it; from any thread."""
+        """Pass an event to the listener, or store it. Thread-safe."""
         with self._lock:
             self._listener(event)
 
     async def wait(self, call: ToolCall, emit: Emit) -> ToolCallFinished:
-        """Wait for the end of the call, and pass on its events. The given call is that of the complete response."""
+        """Wait for the end of the call, and pass on its events. `call` is the same call in the complete response."""
         self._listen(emit)
         return replace(await self.handle.wait(), call=call)
 
@@ -356,7 +355,7 @@ class TurnCalls:
                 yield self._caller.make_start(call)
 
     def run(self, batch: Sequence[ToolCall], backend: Backend) -> AsyncGenerator[CallEvent | ToolCallFinished, None]:
-        """Execute one batch; yield its events as they happen, and a ToolCallFinished for each call."""
+        """Execute one batch. Yield its events as they happen, and a ToolCallFinished for each call."""
         caller = self._caller
         cancelled_by = caller.deadline.reason
         reason = explain_skip(
@@ -384,7 +383,10 @@ class TurnCalls:
         )
 
     def record(self, event: CallEvent | ToolCallFinished) -> Sequence[Event]:
-        """Record an event, and return the events to report; none for a call that needs one that waits for approval."""
+        """Record an event, and return the events to report.
+
+        Nothing is reported for a call that needs the result of a call that waits for approval.
+        """
         if not isinstance(event, ToolCallFinished):
             return (event,)
 
