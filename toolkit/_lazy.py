@@ -124,7 +124,7 @@ def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
 
 
 def _find_home(name: str, module: str) -> str:
-    """Return the public module that has a name; "" if there is none, or if the name is a submodule of `module`."""
+    """Return the public module that has a name, or "" if there is none, or if the name is a submodule of `module`."""
     from importlib.util import find_spec  # needed only for errors
     from pathlib import Path
 

@@ -141,7 +141,7 @@ def check_methods(hints: Mapping[str, str] = NO_HINTS) -> Callable[[C], C]:
 
 
 def find_misfit(function: Callable[..., Any], *arguments: object) -> TypeError | None:
-    """Return why a function cannot be called with these arguments; None if it can, or if it has no signature."""
+    """Return why a function cannot be called with these arguments, or None if it can, or if it has no signature."""
     try:
         inspect.signature(function, **UNEVALUATED).bind(*arguments)
     except TypeError as error:

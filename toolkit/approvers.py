@@ -116,7 +116,7 @@ class Console:
             return Decision.unavailable("There is nobody to ask: this front end takes no input.")
 
     def _read_answer(self, request: ApprovalRequest) -> Verdict | None:
-        """Read one answer; None if it is not a decision."""
+        """Read one answer. Return None if it is not a decision."""
         line = self._read_line(f"{CHOICES}? ", request)
         if line is None:
             return False
@@ -161,7 +161,7 @@ class Console:
         return None
 
     def _read_line(self, prompt: str, request: ApprovalRequest) -> str | None:
-        """Read a line; None if the call is cancelled before, in which case the line is not read."""
+        """Read a line. Return None if the call is cancelled before, in which case the line is not read."""
         if self._read is not None or not has_terminal():
             return (self._read or input)(prompt)
 

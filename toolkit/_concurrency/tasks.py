@@ -189,7 +189,7 @@ async def wait_for(
     *,
     patience: float = 0.0,
 ) -> T | None:
-    """Wait for a future's value; None when the time is up, or `patience` seconds after the wait is cancelled."""
+    """Wait for a future's value. Return None when the time is up, or `patience` seconds after the wait is cancelled."""
     loop = waiter.get_loop()
     left = time_left(cancellation, seconds)
     timer = loop.call_later(left, set_result, waiter, None) if left is not None else None

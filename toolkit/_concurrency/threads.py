@@ -248,13 +248,13 @@ def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
 def get_unless_cancelled(
     queue: SimpleQueue[T | None], cancellation: Cancellation | None, seconds: float | None = None
 ) -> T | None:
-    """Wait on this thread for an item of a queue; None when the time is up or the wait is cancelled."""
+    """Wait on this thread for an item of a queue. Return None when the time is up or the wait is cancelled."""
     with on_cancel(cancellation, lambda: queue.put(None)):
         return get_item(queue, time_left(cancellation, seconds))
 
 
 def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
-    """Wait on this thread for an item of a queue; None when the time is up."""
+    """Wait on this thread for an item of a queue. Return None when the time is up."""
     ends = inf if seconds is None else time.monotonic() + seconds
     while True:
         left = ends - time.monotonic()
@@ -265,7 +265,7 @@ def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
 
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
-    """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`; None for ever."""
+    """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`, or None for ever."""
     times = (seconds, cancellation.remaining if cancellation is not None else None)
     known = [time for time in times if time is not None]
     return min(min(known) + TICK, threading.TIMEOUT_MAX) if known else None

@@ -294,7 +294,7 @@ def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict
 
 
 def get_member(value: Any, name: str) -> Any:
-    """Return a member of a wire value, which is an object of the client or plain data; None if it is missing."""
+    """Return a member of a wire value, which is an object of the client or plain data, or None if it is missing."""
     if isinstance(value, (dict, Mapping)):  # checking for dict is several times faster
         return value.get(name)
     return getattr(value, name, None)
@@ -334,7 +334,7 @@ def has_failed(reason: str) -> bool:
 
 
 def join_text(content: Any) -> str:
-    """Join the texts of a message's content: a text, or a list of parts; "" for anything else."""
+    """Join the texts of a message's content: a text, or a list of parts. Return "" for anything else."""
     if isinstance(content, list):
         return "".join(text for part in content if isinstance(text := get_member(part, "text"), str))
     return content if isinstance(content, str) else ""

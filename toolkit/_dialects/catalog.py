@@ -61,7 +61,7 @@ _OWN_LOOP = [name for name in DIALECTS if not (name in _NOT_IN_REPLIES or issubc
 
 
 def find_dialect(reply: Any) -> str | None:
-    """Return the name of the provider's dialect in which a reply has calls; None if there is none."""
+    """Return the name of the provider's dialect in which a reply has calls, or None if there is none."""
     names = (name for name in DIALECTS if name not in _NOT_IN_REPLIES)
     return next((name for name in names if DIALECTS[name]().parse_calls(reply, ())), None)
 

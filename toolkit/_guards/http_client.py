@@ -225,7 +225,7 @@ def _translate_errors(phase: str) -> Iterator[None]:
 
 
 def _find_redirect(response: httpcore2.Response, url: httpx2.URL) -> httpx2.URL | None:
-    """Return the URL to which a response redirects; None if it does not."""
+    """Return the URL to which a response redirects, or None if it does not."""
     location = httpx2.Headers(response.headers).get("location")
     if response.status not in REDIRECT_STATUSES or location is None:
         return None

@@ -15,5 +15,5 @@ _SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
 
 
 def detect_image(data: bytes) -> str | None:
-    """Return the media type of an image, by its first bytes; None if it is something else."""
+    """Return the media type of an image, by its first bytes, or None if it is something else."""
     return next((media_type for media_type, signature in _SIGNATURES.items() if signature.match(data)), None)

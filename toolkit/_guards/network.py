@@ -101,7 +101,7 @@ UNIVERSAL = 0x02000000
 
 
 def describe_special(address: Address) -> str | None:
-    """Return the reason why an address is not public, such as "private"; None if it is public.
+    """Return the reason why an address is not public, such as "private", or None if it is public.
 
     An IPv6 address that contains an IPv4 address is public only if both are.
     """

@@ -378,7 +378,7 @@ _MASK = "*" * 10
 
 
 def render_default(default: Any) -> dict[str, Any]:
-    """Return the keyword `default` for a default; an empty dict if it has no JSON form, or holds a secret."""
+    """Return the keyword `default` for a default, or an empty dict if it has no JSON form, or holds a secret."""
     if type(default).__name__ == "_Nothing":  # attrs' NOTHING, an enum member, stands for a default factory
         return {}
     try:

@@ -174,7 +174,7 @@ def _dump_keys(document: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ReturnDocument(ReturnSchema):
-    """Return schema from a JSON Schema; None if the value is not described."""
+    """Return schema from a JSON Schema, or None if the value is not described."""
 
     document: dict[str, Any] | None
 

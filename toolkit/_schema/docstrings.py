@@ -433,7 +433,7 @@ def _parse(code: str) -> ast.AST:
 
 
 def _read_literals(call: ast.Call, signature: Signature) -> dict[str, Any] | None:
-    """Read a call's arguments by parameter; None if one is not a literal, or if the function does not take them."""
+    """Read a call's arguments by parameter. Return None if one is not a literal, or the function does not take it."""
     try:
         by_position = map(ast.literal_eval, call.args)
         by_keyword: dict[Any, Any] = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
@@ -464,7 +464,7 @@ _TEXTS = ("documentation", "description", "help")
 
 
 def find_text(annotation: Any) -> str:
-    """Return the last text in an `Annotated` type, which is the outermost; "" if there is none."""
+    """Return the last text in an `Annotated` type, which is the outermost, or "" if there is none."""
     while get_origin(annotation) in (Required, NotRequired, ReadOnly):
         annotation = get_args(annotation)[0]
     annotation = getattr(annotation, "__value__", annotation)  # of a type alias

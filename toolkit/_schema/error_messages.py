@@ -106,7 +106,7 @@ def summarize_signature(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
-    """Write the JSON that a schema describes, in short: `{"name": string, "age"?: integer}`; "" for any value."""
+    """Write a schema in short, such as `{"name": string, "age"?: integer}`. Return "" if it allows any value."""
 
     def outline(inner: Any) -> str:
         return outline_json(inner, root, depth + 1) or "any"
@@ -149,7 +149,7 @@ def suggest(name: str, names: Collection[str]) -> str:
 
 
 def suggest_near(name: str, names: Collection[str]) -> str:
-    """Suggest names like a wrong one; "" if there are none."""
+    """Suggest names like a wrong one. Return "" if there are none."""
     import difflib  # slow to load, and seldom needed
 
     near = difflib.get_close_matches(name[:MAX_SHOWN], names, n=3)

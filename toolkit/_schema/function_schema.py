@@ -426,7 +426,7 @@ class ParameterSchema(ArgumentSchema):
         return {p.name: _explain(p, errors[p.name]) for p in parameters if p.name in errors}
 
     def _find_error(self, p: Parameter) -> Exception | None:
-        """Return the error about a parameter that no JSON can fill; None if JSON can fill it."""
+        """Return the error about a parameter that no JSON can fill, or None if JSON can fill it."""
         try:
             self._describe([p])
         except Exception as error:  # noqa: BLE001  as in `_generate`
@@ -593,7 +593,7 @@ class ReturnType(ReturnSchema):
             return None
 
     def _build_adapter(self, make_type: Callable[[], Any], config: ConfigDict | None = None) -> TypeAdapter[Any] | None:
-        """Build the adapter of a type made of the annotation; None if it cannot be described."""
+        """Build the adapter of a type made of the annotation. Return None if it cannot be described."""
         if self.annotation in _UNDESCRIBED or _has_parts(self.annotation):
             return None
         from pydantic import TypeAdapter

@@ -138,7 +138,7 @@ def resolve_reference(schema: Schema, root: Any) -> Schema:
 
 
 def look_up(root: Any, reference: str) -> Any:
-    """Return the target of a reference inside a document; None if there is none."""
+    """Return the target of a reference inside a document, or None if there is none."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     for step in reference.split("/")[1:]:

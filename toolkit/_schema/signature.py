@@ -469,7 +469,7 @@ def read_docstring(function: Callable[..., Any]) -> str | None:
 
 
 def _read_class_docstring(kind: type) -> str:
-    """Return the docstring of a class itself; "" if only a base, such as pydantic's, has one."""
+    """Return the docstring of a class itself, or "" if only a base, such as pydantic's, has one."""
     own = vars(kind).get("__doc__")
     text = inspect.cleandoc(own) if isinstance(own, str) else ""
     is_signature = text.startswith(f"{kind.__name__}(") and "\n" not in text  # Python's, of a dataclass or named tuple

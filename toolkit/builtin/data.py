@@ -263,7 +263,7 @@ def check_columns(parameter: str, columns: Iterable[str], rows: Sequence[Row]) -
 
 
 def compute_metric(group: Sequence[Row], metric: Metric) -> Number | None:
-    """Compute a metric of some rows; None if they have no number."""
+    """Compute a metric of some rows. Return None if they have no number."""
     op = metric["op"]
     if op == "count":
         return len(group)
@@ -353,7 +353,7 @@ def make_sort_key(value: Any) -> tuple[int, Any]:
 
 
 def parse_number(value: Any) -> Number | None:
-    """Return a number, or the number in a text; None for anything else, and beyond 1e300."""
+    """Return a number, or the number in a text, or None for anything else, and beyond 1e300."""
     if isinstance(value, str):
         value = _parse_numeral(value.strip())
     return value if is_number(value) and abs(value) <= MAX_NUMBER else None

@@ -196,7 +196,7 @@ class Memories:
         self._prefetch = Prefetch(self.load, title="Relevant memories", top_k=most, min_score=min_score)
 
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest | None] | None:
-        """Add the memories near the latest prompt to a request; None if there are none."""
+        """Add the memories near the latest prompt to a request. Return None if there are none."""
         return self._prefetch.before_model(request)
 
     def save(self, text: str, kind: Kind = "fact") -> None:

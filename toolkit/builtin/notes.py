@@ -105,7 +105,7 @@ class SharedState:
         self._total = 0  # bytes of all names and texts
 
     def get(self, key: str) -> str | None:
-        """Return the text of a name; None if there is none."""
+        """Return the text of a name, or None if there is none."""
         with self._lock:
             return self._texts.get(key)
 

@@ -95,14 +95,15 @@ class JsonService:
 
 
 def strip_markup(text: object) -> str:
-    """Return a text without the tags and character references of HTML; "" if it is not a text."""
+    """Return a text without the tags and character references of HTML, or "" if it is not a text."""
     return html.unescape(_TAG.sub("", text)) if isinstance(text, str) else ""
 
 
 def clean_text(text: object) -> str:
-    """Write a service's text on one line, cut at `MAX_TEXT`, with invisible characters escaped; "" if it is not a text.
+    """Write a service's text on one line, cut at `MAX_TEXT`. Return "" if it is not a text.
 
-    Anyone who can write to the service may have hidden instructions for the model there.
+    Invisible characters are escaped, since anyone who can write to the service may have hidden instructions for the
+    model in the text.
     """
     return escape_hidden(" ".join(text.split())[:MAX_TEXT]) if isinstance(text, str) else ""
 
@@ -234,7 +235,7 @@ async def _look_up_place(name: str, geocoding: JsonService) -> _Place:
 
 
 def _parse_coordinates(location: str) -> _Place | None:
-    """Parse "latitude,longitude"; None for a name."""
+    """Parse "latitude,longitude". Return None for a name."""
     match = _COORDINATES.fullmatch(location)
     if match is None:
         return None
@@ -322,7 +323,7 @@ def _make_article(page: _Article, base_url: str) -> Article:
 
 
 def _make_thumbnail(thumbnail: object) -> str:
-    """Return the URL of a picture; "" if it is not an HTTP address."""
+    """Return the URL of a picture, or "" if it is not an HTTP address."""
     url = clean_text(thumbnail.get("url")) if isinstance(thumbnail, dict) else ""
     url = f"https:{url}" if url.startswith("//") else url
     return url if url.startswith(("http://", "https://")) else ""

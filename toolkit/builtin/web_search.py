@@ -280,7 +280,7 @@ class _Searcher:
         return [piece for result, text in zip(results, texts) for piece in split_page(result, text)]
 
     async def _read_page(self, url: str) -> str:
-        """Return the beginning of a page's text; "" if it cannot be read."""
+        """Return the beginning of a page's text, or "" if it cannot be read."""
         try:
             page = await fetch_page(self.client, url)
         except Exception:  # noqa: BLE001  the snippet and the other pages remain
@@ -342,7 +342,7 @@ def split_page(result: Result, text: str) -> list[Piece]:
 
 
 async def rank(embed: Embedding | None, query: str, pieces: Sequence[Piece]) -> list[Piece] | None:
-    """Order pieces by their nearness to a query, nearest first; None if they cannot be compared."""
+    """Order pieces by their nearness to a query, nearest first. Return None if they cannot be compared."""
     if embed is None:
         return None
     if not pieces:

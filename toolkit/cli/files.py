@@ -90,7 +90,7 @@ def find_values(target: str, kind: type[T]) -> dict[str, T]:
 
 
 def find_deps(target: str) -> Any:
-    """Return the variable `deps` of an imported file or module, for its tools; None without one."""
+    """Return the variable `deps` of an imported file or module, for its tools, or None without one."""
     return find_values(target, object).get("deps")
 
 

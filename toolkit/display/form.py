@@ -161,7 +161,7 @@ class Form:
 
 
 def _get_text(posted: Mapping[str, Any], name: str) -> str | None:
-    """Return the text posted under a name, or the last one of a list; None if there is none."""
+    """Return the text posted under a name, or the last one of a list, or None if there is none."""
     value = posted.get(name)
     if isinstance(value, (list, tuple)):
         value = value[-1] if value else None

@@ -50,7 +50,7 @@ def format_finished(call: ToolCallFinished) -> str:
 
 
 def get_progress_text(event: Event) -> str:
-    """Return the text of a call's progress or partial result, or the call that its sub-agent makes; "" if none."""
+    """Return the text of a call's progress or partial result, or the call that its sub-agent makes, or "" if none."""
     match event:
         case ToolCallUpdated(text=text, partial=partial):
             return text or (partial.text if partial else None) or ""

@@ -120,13 +120,13 @@ def _render_image(image: Image) -> str:
 
 
 def render_error(text: str, kind: str = "error") -> str:
-    """Render an error; "" for an empty text."""
+    """Render an error. Return "" for an empty text."""
     head = f'<div class="h">{render_pill(kind, "bad")}</div>'
     return f'<div class="c bad">{head}{render_text(text, MAX_CELL)}</div>' if text else ""
 
 
 def render_folded(title: str, content: str, *, is_open: bool = False) -> str:
-    """Render HTML that is folded under a title; "" for empty HTML."""
+    """Render HTML that is folded under a title. Return "" for empty HTML."""
     if not content:
         return ""
     return f"<details{' open' if is_open else ''}><summary>{render_dim(title)}</summary>{content}</details>"
@@ -139,7 +139,7 @@ def render_pill(text: str, style: str | None = None) -> str:
 
 
 def render_text(text: str, size: int) -> str:
-    """Render a text with its line breaks, a long one in a box that also scrolls by keyboard; "" for an empty one."""
+    """Render a text with its line breaks. A long text gets a box, which scrolls by keyboard, too. Return "" for ""."""
     is_long = min(len(text), size) > MAX_CELL or text.count("\n", 0, size) > MAX_LINES
     attributes = ' class="t s" tabindex="0"' if is_long else ' class="t"'
     return f"<div{attributes}>{escape_text(text, size)}</div>" if text else ""
@@ -179,7 +179,7 @@ def _render_fence(code: str) -> str:
 
 
 def render_dim(text: str, tag: str = "span") -> str:
-    """Render a remark in dim text; "" for an empty one."""
+    """Render a remark in dim text. Return "" for an empty one."""
     return f'<{tag} class="d">{escape_text(text, MAX_CELL)}</{tag}>' if text else ""
 
 
@@ -220,7 +220,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_tokens(usage: Usage) -> str:
-    """Write the tokens used; "" if they are not known."""
+    """Write the tokens used. Return "" if they are not known."""
     if not (usage.input_tokens or usage.output_tokens):
         return ""
     return f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
@@ -232,7 +232,7 @@ def format_count(number: int, word: str, plural: str = "") -> str:
 
 
 def render_data(value: Any) -> str:
-    """Render rows as a table, and the fields of other data as JSON; "" for a text and other single values."""
+    """Render rows as a table, and the fields of other data as JSON. Return "" for a text and other single values."""
     if table := render_table(value):
         return table
     plain = make_plain(value)
@@ -240,7 +240,7 @@ def render_data(value: Any) -> str:
 
 
 def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
-    """Render rows as a table: a DataFrame, or a list of mappings, dataclasses or models; "" for any other value."""
+    """Render a DataFrame, or a list of mappings, dataclasses or models, as a table. Return "" for any other value."""
     try:
         rows, count = _read_rows(value, max_rows)
     except Exception:  # noqa: BLE001  the value's class may do anything

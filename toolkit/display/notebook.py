@@ -126,7 +126,7 @@ def render_state(state: Any, calls: Iterable[ToolCallFinished]) -> str:
 
 
 def find_cell() -> int | None:
-    """Return the number of the cell that is running; None outside of IPython."""
+    """Return the number of the cell that is running, or None outside of IPython."""
     shell = _find_shell()
     return None if shell is None else int(shell.execution_count)
 
@@ -385,9 +385,9 @@ def _render_run(
 
 
 def render_turn(turn: Turn, answer: str, hidden: Collection[str] = (), *, is_page: bool = False) -> str:
-    """Render a turn, without rows in a hidden state; "" if it is the run's answer alone, which is displayed elsewhere.
+    """Render a turn, without rows in a hidden state.
 
-    On a page nothing is folded.
+    Return "" if the turn is only the run's answer, which is displayed elsewhere. On a page nothing is folded.
     """
     rows = [row for row in turn.rows.values() if row.state not in hidden]
     response = turn.response

@@ -181,7 +181,7 @@ class Activities:
 
     @activity.defn(name=wire.CHECK)
     async def check_answer(self, step: wire.CheckStep) -> Sequence[str]:
-        """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
+        """Return why an answer is not of its type, and what the model has to do, or nothing if it is."""
         with _translate_errors(), self._inside(step.path, schema=step.schema) as (_, output_type):
             output = build_output(output_type)
             try:

@@ -150,7 +150,7 @@ class StepLedger:
 
 
 def share_ledger(dispatcher: Dispatcher) -> StepLedger | None:
-    """Return the ledger of a run for one step; None if it is in the memory of this worker alone."""
+    """Return the ledger of a run for one step, or None if it is in the memory of this worker alone."""
     ledger = dispatcher.recording.undo_ledger
     return None if ledger is None or isinstance(ledger, MemoryLedger) else StepLedger(ledger)
 

@@ -498,7 +498,7 @@ def _make_events(message: Message, turn: int, shown: str) -> Sequence[Event]:
 
 
 def _make_deltas(shown: str, text: str) -> Sequence[TextDelta]:
-    """Return the text that was added to the shown text; nothing if the response was started again."""
+    """Return the text that was added to the shown text, or nothing if the response was started again."""
     return [TextDelta(text[len(shown) :])] if text.startswith(shown) and text != shown else []
 
 

@@ -268,7 +268,7 @@ class RunWorkflow:
                         return
 
     async def _check_answer(self, end: Finished) -> Sequence[str]:
-        """Return why an answer is not of its type, and what the model has to do; nothing if it is."""
+        """Return why an answer is not of its type, and what the model has to do, or nothing if it is."""
         if not self._plan.is_typed or end.reason in REASONS_WITHOUT_ANSWER:
             return ()
         try:

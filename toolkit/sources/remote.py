@@ -434,7 +434,7 @@ def _escape_texts(schema: Any) -> Any:
 
 
 def find_reason(error: BaseException | None) -> str:
-    """Return the operating system's reason for a failed connection, after a colon; "" if there is none."""
+    """Return the operating system's reason for a failed connection, after a colon, or "" if there is none."""
     reason = ""
     for _ in range(10):
         if error is None:

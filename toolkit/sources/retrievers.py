@@ -134,7 +134,7 @@ class Prefetch:
         self._lock = threading.Lock()
 
     def before_model(self, request: ModelRequest) -> ModelRequest | Awaitable[ModelRequest | None] | None:
-        """Add the passages for the latest prompt; None if there are none."""
+        """Add the passages for the latest prompt. Return None if there are none."""
         position = _find_prompt(request.messages)
         if position is None or not (prompt := request.messages[position]).text.strip():
             return None
@@ -205,7 +205,7 @@ class _Selection:
         check_number("min_score", self.min_score, least=-1)
 
     def render(self, passages: Iterable[Any]) -> str:
-        """Render the passages within the limits that have text; "" if there are none.
+        """Render the passages within the limits that have text. Return "" if there are none.
 
         Raises:
             Failed: `passages` is not a list, or one of them is not a passage.

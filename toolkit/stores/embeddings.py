@@ -49,7 +49,7 @@ class Embed(Protocol):
 
 
 def get_model_name(embed: Embed) -> str:
-    """Return the name of the model behind an embedding function; "" if it has none."""
+    """Return the name of the model behind an embedding function, or "" if it has none."""
     return str(getattr(embed, "model", ""))
 
 

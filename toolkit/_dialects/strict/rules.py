@@ -200,7 +200,7 @@ class Rules:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     def support(self, keyword: str, kind: str = "") -> Support | None:
-        """Return the treatment of a keyword, or of one kind of its values; None if the table has no such row."""
+        """Return the treatment of a keyword, or of one kind of its values, or None if the table has no such row."""
         return self.keywords.get(f"{keyword}={kind}") or self.keywords.get(keyword)
 
     def sends(self, keyword: str, kind: str = "") -> bool:
@@ -286,7 +286,7 @@ def value_kind(keyword: str, value: Any) -> str:
 
 
 def enum_kind(values: Any) -> str:
-    """Return the kind of the values in an enumeration; "" for texts that are not empty."""
+    """Return the kind of the values in an enumeration, or "" for texts that are not empty."""
     kinds = {_ENUM_KINDS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
     if kinds == {""} and "" in values:
         return "empty"

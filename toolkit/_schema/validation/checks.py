@@ -78,7 +78,7 @@ class Alternatives:
     is_exclusive: bool  # whether a value that matches several is refused
 
     def find_first(self, value: Any, info: Any) -> int | None:
-        """Return the index of the first alternative that matches; None if none does."""
+        """Return the index of the first alternative that matches, or None if none does."""
         first = None
         for number, place in enumerate(self.places):
             if not self.probe.fits(place, value, info):

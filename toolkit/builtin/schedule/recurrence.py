@@ -155,7 +155,7 @@ class Recurrence:
 
 
 def parse_rule(rule: str) -> Recurrence | None:
-    """Parse a rule; None for one in cron's form, whose five fields are not checked.
+    """Parse a rule. Return None for one in cron's form, whose five fields are not checked.
 
     Raises:
         TypeError: The rule is not a text.
@@ -214,7 +214,7 @@ def compose_rule(time: str, recurrence: str, day: str) -> str:
 
 
 def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:
-    """Change the time, the recurrence or the days of a rule; None if none of them is given.
+    """Change the time, the recurrence or the days of a rule. Return None if none of them is given.
 
     Raises:
         ToolError: The rule is in cron's form, or a day was given for a recurrence that takes none.

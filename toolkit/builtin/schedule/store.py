@@ -190,7 +190,7 @@ class SQLiteSchedule(SQLiteStore):
             return tuple(map(_parse_firing, connection.execute(_UNFINISHED, (before,))))
 
     def take_over(self, firing: Firing, at: float) -> Firing | None:
-        """Claim an unfinished firing again; None if another process has done so, or it has finished."""
+        """Claim an unfinished firing again. Return None if another process has done so, or it has finished."""
         with self._database.transaction() as connection:
             cursor = connection.execute(_TAKE_OVER, (at, firing.action.id, firing.due, firing.attempt))
         return replace(firing, claimed_at=at, attempt=firing.attempt + 1) if cursor.rowcount else None
@@ -201,7 +201,7 @@ class SQLiteSchedule(SQLiteStore):
             connection.execute(_FINISH, (at, paused_run, firing.action.id, firing.due))
 
     def find_paused(self, run_id: str) -> Firing | None:
-        """Return the firing whose run waits for approval; None if there is no such run."""
+        """Return the firing whose run waits for approval, or None if there is no such run."""
         with self._database.snapshot() as connection:
             return next(map(_parse_firing, connection.execute(_PAUSED, (run_id,))), None)
 

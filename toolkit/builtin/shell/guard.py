@@ -123,7 +123,7 @@ def _fork(run: Callable[[], int]) -> int:
 
 
 def _wait_for_child(child: int, wakeups: int, control: int) -> int | None:
-    """Wait for a child's end, and return its wait status; None if it is cancelled."""
+    """Wait for a child's end, and return its wait status. Return None if it is cancelled."""
     while True:
         ready, _, _ = select.select([wakeups, control], [], [])
         if control in ready or signal.SIGTERM in os.read(wakeups, 4096):

@@ -93,7 +93,7 @@ class ServerRequests:
 
     @classmethod
     def start(cls, tools: tuple[AnyTool | None, AnyTool | None], context: ToolContext[Any]) -> Self | None:
-        """Prepare for requests during a call; None if they are refused."""
+        """Prepare for requests during a call. Return None if they are refused."""
         return cls(tools, context) if any(tools) and parent_call.get() else None
 
     async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:

@@ -164,7 +164,7 @@ class Parameter:
     used: Collection[tuple[str, str]]
 
     def encode(self, value: Any) -> str:
-        """Encode a value for its place; "" if it is undefined.
+        """Encode a value for its place. Return "" if it is undefined.
 
         Raises:
             InvalidArguments: It cannot be encoded there.
