@@ -6,10 +6,10 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, overload
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import Self
@@ -136,10 +136,8 @@ class Toolbox:
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
 
-        # Rendered schemas by dialect and strictness, and the composition that they belong to.
-        self._schemas: tuple[object, dict[tuple[str, bool], list[dict[str, Any]]]] = (None, {})
-        # Sources, each with its last listing and the tools made from that.
-        self._sources: list[tuple[ToolSource, tuple[object, ...], list[AnyTool]]] = []
+        self._schemas = _RenderedSchemas()
+        self._sources: list[_AddedSource] = []
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
             is_name = isinstance(tools, str)
             raise TypeError(
@@ -204,7 +202,7 @@ class Toolbox:
             self.bindings._tools = added
             for item, listed, group in zip(tools, listings, groups):
                 if is_source(item):
-                    self._sources.append((item, listed, group))
+                    self._sources.append(_AddedSource(item, listed, group))
 
     def replace(self, *tools: Addable) -> None:
         """Replace the tools that have the same names.
@@ -233,11 +231,12 @@ class Toolbox:
             removed = {self[name].name for name in items if not is_source(name)}
 
             for item in filter(is_source, items):
-                groups = [group for source, _, group in sources if source is item]
-                if not groups:
+                found = [added for added in sources if added.source is item]
+                if not found:
                     raise ToolNotFoundError(f"{item!r:.100} was not added to this toolbox.")
-                removed |= {tool.name for tool in chain.from_iterable(groups) if tools.get(tool.name) is tool}
-                sources = [entry for entry in sources if entry[0] is not item]
+                for added in found:
+                    removed |= {tool.name for tool in added.tools if tools.get(tool.name) is tool}
+                sources = [added for added in sources if added.source is not item]
 
             self._sources = sources
             self.bindings._tools = {name: tool for name, tool in tools.items() if name not in removed}
@@ -276,12 +275,12 @@ class Toolbox:
         The mapping stays the same until something changes. Changes of sources are read first.
         """
         with table_lock:
-            for position, (source, known, old) in enumerate(self._sources):
-                listed = source.current_tools()
-                if listed is not known:
+            for position, added in enumerate(self._sources):
+                listed = added.source.current_tools()
+                if listed is not added.listed:
                     new = self._make_tools(listed)
-                    self._sources[position] = source, listed, new
-                    self.bindings._tools = exchange_tools(self.bindings._tools, old, new)
+                    self._sources[position] = _AddedSource(added.source, listed, new)
+                    self.bindings._tools = exchange_tools(self.bindings._tools, added.tools, new)
         return self.bindings._compose()
 
     @overload
@@ -352,15 +351,14 @@ class Toolbox:
         """
         renderer = self._make_dialect(dialect, strict=strict)
         tools = self.snapshot()
-        known = self._schemas
-        if known[0] is not tools:
-            known = self._schemas = tools, {}
-        # The schemas of the tools above, even if another thread has changed the tools meanwhile.
-        cache = known[1]
+        # Kept in a variable, since another thread may change the tools meanwhile.
+        rendered = self._schemas
+        if rendered.tools is not tools:
+            rendered = self._schemas = _RenderedSchemas(tools)
         key = (dialect, renderer.strict)
-        if key not in cache:
-            cache[key] = [_render(renderer, tool) for tool in tools.values()]
-        return list(cache[key])
+        if key not in rendered.by_form:
+            rendered.by_form[key] = [_render(renderer, tool) for tool in tools.values()]
+        return list(rendered.by_form[key])
 
     def sizes(self, dialect: DialectName = "chat", *, strict: bool | None = None) -> dict[str, int]:
         """Return the size of each schema, in bytes of JSON. A token is about four bytes.
@@ -560,7 +558,7 @@ class Toolbox:
         return iter(tuple(self.bindings._compose().values()))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_schemas": (None, {})}  # a cache
+        return {**vars(self), "_schemas": _RenderedSchemas()}  # a cache
 
     def __len__(self) -> int:
         return len(self.bindings._tools)
@@ -679,6 +677,27 @@ class Toolbox:
             gates=Gates(approvers=() if approve is None else (approve,), no_approver=NO_APPROVER + hint),
             check_output=self.check_output,
         )
+
+
+@dataclass(frozen=True)
+class _RenderedSchemas:
+    """Schemas that were rendered, valid until the tools change.
+
+    Attributes:
+        tools: The tools.
+        by_form: Their schemas, by dialect and strictness.
+    """
+
+    tools: Mapping[str, AnyTool] | None = None
+    by_form: dict[tuple[str, bool], list[dict[str, Any]]] = field(default_factory=dict)
+
+
+class _AddedSource(NamedTuple):
+    """A source of a toolbox, its last listing, and the tools that were made from the listing."""
+
+    source: ToolSource
+    listed: tuple[object, ...]
+    tools: list[AnyTool]
 
 
 def make_toolbox(tools: Toolbox | Iterable[Addable]) -> Toolbox:

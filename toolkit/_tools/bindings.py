@@ -115,7 +115,13 @@ class Bindings:
         """
         check_activity(name)
         if delegate is Parameter.empty:
-            return lambda function: self.module(name, function) or function
+
+            def decorate(function: Any) -> Any:
+                self.module(name, function)
+                return function
+
+            return decorate
+
         parsed = parse_delegate(delegate)
         with table_lock:
             self.modules = {**self.modules, name: parsed}
@@ -136,8 +142,11 @@ class Bindings:
         """Return the tools, each with the handler that executes it now: the same mapping until something changes."""
         overlay = _overlays.get().get(self, self._overlay)
         tools = self._tools
-        functions, modules = self.functions, self.modules  # read once: another thread may replace them meanwhile
-        chosen = {name: _check_choice(name, each() if callable(each) else each) for name, each in self.choices.items()}
+        functions = self.functions  # read once, as the next one: another thread may replace them meanwhile
+        modules = self.modules
+        chosen = {
+            name: _check_choice(name, choice() if callable(choice) else choice) for name, choice in self.choices.items()
+        }
         tables = (tools, functions, modules)
         last = overlay.last
         if last is not None and all(map(is_, last.tables, tables)) and last.chosen == chosen:
@@ -163,7 +172,7 @@ class Bindings:
         overrides = _overlays.get().get(self, self._overlay).functions
         functions = {**self.functions, **overrides}
         choices = {**self.choices, **{name: name for name in overrides if name in names}}
-        own = {new: functions[old] for old, new in names.items() if old in functions}
+        renamed = {new: functions[old] for old, new in names.items() if old in functions}
         chosen = {
             names.get(name, name): names.get(choice, choice) if isinstance(choice, str) else choice
             for name, choice in choices.items()
@@ -173,7 +182,7 @@ class Bindings:
         if not any(map(callable, chosen.values())):  # such a choice may return any name
             gone -= {*(tool.activity for name, tool in tools.items() if name in names), *chosen.values()}
             functions = {name: function for name, function in functions.items() if name not in gone}
-        return replace(self, _tools={}, functions={**functions, **own}, choices=chosen, _overlay=_Overlay())
+        return replace(self, _tools={}, functions={**functions, **renamed}, choices=chosen, _overlay=_Overlay())
 
     def __or__(self, other: Bindings) -> Bindings:
         """Join the tables of two toolboxes, without their tools.
