@@ -472,7 +472,9 @@ def find_text(annotation: Any) -> str:
 
 
 def _pick_text(metadata: Iterable[Any]) -> str:
-    values = [value for item in metadata for value in (item, *(getattr(item, name, None) for name in _TEXTS))]
+    values: list[Any] = []
+    for item in metadata:
+        values += [item, *(getattr(item, name, None) for name in _TEXTS)]
     return next((value for value in reversed(values) if value and isinstance(value, str)), "")
 
 

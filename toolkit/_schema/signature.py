@@ -269,7 +269,7 @@ class Signature:
         return declared
 
     def _make_parameter(self, declared: inspect.Parameter) -> Parameter:
-        """Make a parameter; if its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
+        """Make a parameter. If its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
         from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
 
         annotation = declared.annotation
@@ -357,7 +357,10 @@ def _find_non_types(annotation: Any) -> Iterator[Any]:
 
 
 def _refuse_unresolved(annotation: Any, error: Exception) -> tuple[Any, str]:
-    """Return Any, and why an annotation cannot be resolved; or ToolContext, if it has its name."""
+    """Return Any in place of an annotation that cannot be resolved, and the reason.
+
+    If the annotation is named like ToolContext, return that, without a reason.
+    """
     from toolkit._schema.function_schema import write_references
 
     written = write_references(annotation)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from pydantic_core import from_json, to_json
@@ -18,9 +18,6 @@ from toolkit._schema.json_schema import DATA, NAMED, look_up, make_free_name
 from toolkit.errors import DefinitionError
 
 MAX_SIZE = 2**20  # bytes of JSON; a thousand times what a tool's schema has
-
-# Types of values that hold others.
-_NESTS = (dict, list)
 
 
 def refuse(place: str, reason: str, remedy: str) -> NoReturn:
@@ -116,20 +113,37 @@ class SchemaDocument:
         return part
 
 
+class _Place(NamedTuple):
+    """A part of a schema, and whether its keys are names, such as those in `properties`, and not keywords."""
+
+    pointer: str
+    part: Any
+    has_names: bool = False
+
+
 def _iterate_names(root: Any) -> Iterator[tuple[str, str]]:
-    """Iterate over the identifiers, and the anchors behind a "#", of all parts, with the pointers of the parts."""
-    waiting = [("", root, False)] if type(root) in _NESTS else []
+    """Yield the identifiers and anchors of all parts of a schema, each with the pointer of its part.
+
+    An anchor is yielded with a "#" before it.
+    """
+    waiting = [_Place("", root)]
     while waiting:
-        place, part, is_names = waiting.pop()
+        pointer, part, has_names = waiting.pop()
         if isinstance(part, list):
-            waiting += [(join_pointer(place, n), each, False) for n, each in enumerate(part) if type(each) in _NESTS]
+            for number, item in enumerate(part):
+                if isinstance(item, (dict, list)):
+                    waiting.append(_Place(join_pointer(pointer, number), item))
             continue
-        if not is_names and isinstance(part.get("$id"), str):
-            yield part["$id"].removesuffix("#"), place  # the end of identifiers of older drafts
-        if not is_names and isinstance(part.get("$anchor"), str):
-            yield f"#{part['$anchor']}", place
-        inner = [(key, value) for key, value in part.items() if type(value) in _NESTS and (is_names or key not in DATA)]
-        waiting += [(join_pointer(place, key), value, key in NAMED and not is_names) for key, value in inner]
+        if not isinstance(part, dict):
+            continue
+
+        if not has_names and isinstance(part.get("$id"), str):
+            yield part["$id"].removesuffix("#"), pointer  # identifiers of older drafts end in "#"
+        if not has_names and isinstance(part.get("$anchor"), str):
+            yield f"#{part['$anchor']}", pointer
+        for key, value in part.items():
+            if isinstance(value, (dict, list)) and (has_names or key not in DATA):
+                waiting.append(_Place(join_pointer(pointer, key), value, has_names=key in NAMED and not has_names))
 
 
 # Keywords whose value maps names to schemas, those whose value is data, and those that name a part.

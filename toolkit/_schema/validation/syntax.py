@@ -102,8 +102,11 @@ def check_keywords(schema: dict[str, Any], place: str) -> None:
     for keyword, value in schema.items():
         if keyword in _REFUSED:
             refuse(join_pointer(place, keyword), f"{keyword} is not supported", _REFUSED[keyword])
-        if keyword in _SHAPES and not _SHAPES[keyword][0](value):
-            refuse(join_pointer(place, keyword), f"{keyword} is not {_SHAPES[keyword][1]}", "Correct it.")
+        if keyword in _SHAPES:
+            is_valid, description = _SHAPES[keyword]
+            if not is_valid(value):
+                refuse(join_pointer(place, keyword), f"{keyword} is not {description}", "Correct it.")
+
     dialect = schema.get("$schema", _DIALECTS[0])
     if not isinstance(dialect, str) or not dialect.startswith(_DIALECTS):
         refuse(join_pointer(place, "$schema"), f"{dialect!r} is not known", "Write it in draft 2020-12.")
