@@ -192,7 +192,7 @@ def detect_format(content: str) -> str:
 
 
 def parse_csv(content: str) -> Iterator[Row]:
-    """Parse CSV with a header; cells are texts, missing ones are empty, those without a column are left out.
+    """Parse CSV with a header. Cells are texts. Missing cells are empty, and cells without a column are left out.
 
     Raises:
         Failed: The text is not CSV, or two columns have the same name.
@@ -204,7 +204,8 @@ def parse_csv(content: str) -> Iterator[Row]:
         names = [name.strip() for name in next(reader, [])]
         if len({*names}) < len(names):
             raise Failed("csv parse error: two columns have the same name, or none")
-        yield from (dict(zip(names, chain(cells, repeat("")))) for cells in reader if cells)
+        for cells in filter(None, reader):
+            yield dict(zip(names, chain(cells, repeat(""))))
     except csv.Error as error:
         raise Failed(f"csv parse error: {error}") from error
 

@@ -142,8 +142,9 @@ def _format_hits(chunks: list[Hit], messages: list[Hit]) -> str:
         f"{number}. {_format_source(hit)}\n{QUOTE}{_quote(hit.content)}" for number, hit in enumerate(chunks, 1)
     ]
     quoted = [f"[{escape_confusable(hit.title)}]: {_quote(hit.content)}" for hit in messages]
-    blocks = {"From knowledge base:": numbered, "From past conversations:": quoted}
-    return escape_hidden("\n\n".join([*("\n".join([title, *lines]) for title, lines in blocks.items() if lines), NOTE]))
+    sections = {"From knowledge base:": numbered, "From past conversations:": quoted}
+    blocks = ["\n".join([title, *lines]) for title, lines in sections.items() if lines]
+    return escape_hidden("\n\n".join([*blocks, NOTE]))
 
 
 def _quote(content: str) -> str:

@@ -253,7 +253,7 @@ class _Searcher:
     client: HttpClient
 
     async def find_pieces(self, query: str) -> list[Piece]:
-        """Return the best pieces, also of more results if none is near the query."""
+        """Return the best pieces. If none is near the query, read more results."""
         results = await query_engine(self.search, query, RESULTS)
         pieces = await self._read_pieces(results)
         best = await rank(self.embed, query, pieces)
@@ -289,7 +289,7 @@ class _Searcher:
 
 
 async def query_engine(search: Search, query: str, count: int) -> list[Result]:
-    """Ask a search engine, on a thread or in the event loop; cancelling the task does not wait for it.
+    """Ask a search engine, on a thread or in the event loop. Cancelling the task does not wait for the engine.
 
     Results without a URL of the web, and repeated ones, are left out.
 

@@ -35,7 +35,7 @@ from toolkit.builtin.files.text import (
     read_bytes,
     report_errors,
 )
-from toolkit.builtin.files.workspace import FileTools, Workspace
+from toolkit.builtin.files.workspace import FileTools, WalkedPath, Workspace
 from toolkit.builtin.files.writing import MAX_HASHED, NO_CONTEXT, ExpectHash, hash_bytes
 from toolkit.errors import Failed
 
@@ -187,8 +187,8 @@ class CodingTools(FileTools):
         )
         with errors, _deadline(context, self._limits.list_seconds, "Listing timed out") as check:
             found = [*self._find_files(path, is_match, max_depth, check)]
-        names = sorted(name for name, is_file in found if is_file)
-        deeper = next((name for name, is_file in found if not is_file), "")
+        names = sorted(walked.path for walked in found if walked.is_file)
+        deeper = next((walked.path for walked in found if not walked.is_file), "")
         return _render_listing(names, path, deeper if pattern or not names else "")
 
     @tool(title="Search Files", effect="read")
@@ -214,7 +214,8 @@ class CodingTools(FileTools):
         with errors, _deadline(context, self._limits.search_seconds, "Search timed out") as check:
             hits: list[str] = []
             partly: list[str] = []
-            for name in (name for name, is_file in self._find_files(path, is_match, MAX_DEPTH, check) if is_file):
+            walk = self._find_files(path, is_match, MAX_DEPTH, check)
+            for name in (walked.path for walked in walk if walked.is_file):
                 found, is_whole = self._search_file(name, path, matches, check)
                 hits += found
                 if not is_whole:
@@ -225,13 +226,13 @@ class CodingTools(FileTools):
 
     def _find_files(
         self, path: str, is_match: Callable[[str], bool], depth: int, check: Callable[[], object]
-    ) -> Iterator[tuple[str, bool]]:
-        """Yield what `walk_files` does, without the files that do not match."""
+    ) -> Iterator[WalkedPath]:
+        """Walk the files like `walk_files`, but yield only files that match."""
         start = PurePosixPath(*self._workspace.root.split(path))
-        for name, is_file in self._workspace.walk_files(path, depth, check):
-            below = PurePosixPath(name).relative_to(start)
-            if not is_file or is_match(str(below) if below.name else start.name):
-                yield name, is_file
+        for walked in self._workspace.walk_files(path, depth, check):
+            below = PurePosixPath(walked.path).relative_to(start)
+            if not walked.is_file or is_match(str(below) if below.name else start.name):
+                yield walked
 
     def _search_file(
         self, name: str, path: str, matches: Callable[[str], bool], check: Callable[[], object]
@@ -293,7 +294,7 @@ def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) ->
 
 
 def _name_lookalikes(text: str, old: str) -> str:
-    """Name the characters in which a text differs from one that looks the same; empty if there is none."""
+    """Name the characters in which a text differs from one that looks the same. Return "" if there is none."""
     position = text.translate(LOOKALIKES).find(old.translate(LOOKALIKES))
     if position < 0:
         return ""
@@ -303,9 +304,9 @@ def _name_lookalikes(text: str, old: str) -> str:
 
 
 def _suggest_match(text: str, old: str) -> str:
-    """Quote the lines that are most similar: as many as are wanted, and one more.
+    """Quote the lines of a text that are most similar to the wanted ones, and one line more.
 
-    They begin with one that contains the first wanted line.
+    The first of them contains the first wanted line.
     """
     wanted = list(iter_lines(old.strip()))
     lines = list(iter_lines(text))

@@ -79,7 +79,7 @@ def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") ->
 
 
 def iter_lines(text: str, start: int = 0) -> Iterator[str]:
-    """Yield the lines of a text, but for the first `start`, as editors count them: no empty line comes last."""
+    """Yield the lines of a text without the first `start` lines. As in editors, no empty line comes last."""
     for line in _LINE.finditer(text, _find_line(text, start)):
         yield line[0].removesuffix("\n").removesuffix("\r")
 
@@ -90,7 +90,7 @@ def count_lines(text: str) -> int:
 
 
 def _find_line(text: str, number: int) -> int:
-    """Return the position of a line that is counted from 0: in blocks, as a text may have millions of lines."""
+    """Return the position of a line, counted from 0. Count in blocks, since a text may have millions of lines."""
     position = 0
     while position < len(text) and (found := text.count("\n", position, position + BLOCK)) < number:
         number, position = number - found, position + BLOCK
@@ -100,7 +100,7 @@ def _find_line(text: str, number: int) -> int:
 
 
 def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
-    """Read the rest of an open file, which may grow meanwhile, or report no size.
+    """Read the rest of an open file. The file may grow meanwhile, or report no size.
 
     Raises:
         TooLarge: The file has more bytes.

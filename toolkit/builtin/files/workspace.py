@@ -16,6 +16,7 @@ from functools import partial
 from heapq import nsmallest
 from io import BufferedReader
 from itertools import islice
+from typing import NamedTuple
 
 from toolkit._concurrency.cancellation import Cancellation
 from toolkit._context import ToolContext
@@ -142,6 +143,13 @@ class WorkspaceTools(FileTools):
         }
 
 
+class WalkedPath(NamedTuple):
+    """A file, or a directory whose files are too deep, as `Workspace.walk_files` yields it."""
+
+    path: str
+    is_file: bool
+
+
 @dataclass(frozen=True)
 class Workspace:
     """Files beneath a root.
@@ -186,7 +194,7 @@ class Workspace:
             replace_file(directory, name, data, cancellation, expected=expected)
 
     def encode_text(self, path: str, text: str) -> bytes:
-        """Encode a text in the format of the file that it replaces; in the default one if there is none."""
+        """Encode a text in the format of the file that it replaces, or in the default format if there is no file."""
         try:
             with open_regular(self.root.open(path)) as file:
                 head = file.read(HEAD)
@@ -214,10 +222,10 @@ class Workspace:
         with self.root.open_directory(path) as directory, os.scandir(directory) as entries:
             yield from entries
 
-    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[tuple[str, bool]]:
-        """Yield the paths of regular files in order of names, without `SKIPPED_DIRECTORIES`; no link is followed.
+    def walk_files(self, path: str, depth: int, check: Callable[[], object]) -> Iterator[WalkedPath]:
+        """Yield regular files in order of names, without `SKIPPED_DIRECTORIES`. No link is followed.
 
-        Each comes with True; and with False each directory below the levels, whose files are not yielded.
+        A directory that is too deep is yielded in place of the files in it.
 
         Args:
             path: A directory, or a file, whose own path is yielded.
@@ -226,7 +234,7 @@ class Workspace:
         """
         start = "/".join(self.root.split(path))
         if self._is_file(path):
-            yield start, True
+            yield WalkedPath(start, is_file=True)
             return
 
         pending = [(start, depth)]
@@ -237,12 +245,12 @@ class Workspace:
             count += len(entries)
             if count > self.max_entries:
                 raise OSError(errno.E2BIG, f"more than {self.max_entries} entries; look further down")
-            yield from ((name, True) for name, kind in entries if kind == "file")
+            yield from (WalkedPath(name, is_file=True) for name, kind in entries if kind == "file")
             inner = [name for name, kind in entries if kind == "directory"]
             if left > 1:
                 pending += [(name, left - 1) for name in reversed(inner)]
             else:
-                yield from ((name, False) for name in inner)
+                yield from (WalkedPath(name, is_file=False) for name in inner)
 
     def _is_file(self, path: str) -> bool:
         opened = self.root.open(path)

@@ -88,7 +88,7 @@ def open_regular(opened: int) -> Iterator[BufferedReader]:
 
 
 def _require_regular(opened: int) -> int:
-    """Return the descriptor of a regular file; close any other, and raise."""
+    """Return the descriptor of a regular file. For any other file, close it and raise an OSError."""
     mode = os.fstat(opened).st_mode
     if stat.S_ISREG(mode):
         return opened
@@ -100,7 +100,7 @@ def _require_regular(opened: int) -> int:
 
 @contextmanager
 def _open_old(directory: int, name: str) -> Iterator[int | None]:
-    """Open the file that is to be replaced, if there is one; this fails if it may not be written to."""
+    """Open the file that is to be replaced, if there is one. This fails if the file may not be written to."""
     try:
         opened = _require_regular(os.open(name, os.O_WRONLY | _OPEN_FLAGS, dir_fd=directory))
     except FileNotFoundError:
@@ -152,7 +152,7 @@ def _raise_if_cancelled(cancellation: Cancellation) -> None:
 
 
 def _write_new_file(directory: int, name: str, data: bytes, like: int | None) -> None:
-    """Write a new file to the disk; it gets the metadata of the old one before its content."""
+    """Write a new file to the disk. It gets the metadata of the old file before the content."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
     with os.fdopen(os.open(name, flags, 0o644 if like is None else 0o600, dir_fd=directory), "wb") as file:
         if like is not None:

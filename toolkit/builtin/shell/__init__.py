@@ -267,22 +267,27 @@ def _make_error(reason: str, late: str) -> ToolError:
 
 
 def _join_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
-    """Join stdout and stderr; if both are too long together, each gets at least half of the room."""
+    """Join stdout and stderr. If both are too long together, each gets at least half of the room."""
     between = BETWEEN if stdout.size and stderr.size else ""
     room = max_bytes - len(between)
-    texts = (
-        one.text(max(room - other.size, room // 2)) if one.size else ""
-        for one, other in ((stdout, stderr), (stderr, stdout))
-    )
-    return between.join(texts) + (TRUNCATED if stdout.size + stderr.size > room else "")
+    first = stdout.text(max(room - stderr.size, room // 2)) if stdout.size else ""
+    second = stderr.text(max(room - stdout.size, room // 2)) if stderr.size else ""
+    note = TRUNCATED if stdout.size + stderr.size > room else ""
+    return f"{first}{between}{second}{note}"
 
 
 def _format_streams(stdout: Capture, stderr: Capture, max_bytes: int) -> str:
     """Return stdout, or both streams under headings if there is stderr."""
-    texts = [one.text(max_bytes) + (OUTPUT_TRUNCATED if one.size > max_bytes else "") for one in (stdout, stderr)]
-    return "STDOUT:\n{}\nSTDERR:\n{}".format(*texts) if stderr.size else texts[0]
+    output = stdout.text(max_bytes) + (OUTPUT_TRUNCATED if stdout.size > max_bytes else "")
+    if not stderr.size:
+        return output
+    errors = stderr.text(max_bytes) + (OUTPUT_TRUNCATED if stderr.size > max_bytes else "")
+    return f"STDOUT:\n{output}\nSTDERR:\n{errors}"
 
 
 def _append_line(output: str, last: str) -> str:
     """Append a line to an output, unless the line is empty."""
-    return f"{output}{'' if output.endswith(chr(10)) or not output else chr(10)}{last}" if last else output
+    if not last:
+        return output
+    separator = "\n" if output and not output.endswith("\n") else ""
+    return f"{output}{separator}{last}"

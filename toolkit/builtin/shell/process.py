@@ -108,14 +108,14 @@ class CommandRunner:
     make_prefix: MakePrefix | None = None
 
     def run(self, command: str, seconds: float, cancellation: Cancellation) -> CommandOutcome:
-        """Run a command for at most `seconds`, then end all of its processes, those in the background too.
+        """Run a command for at most `seconds`, then end all of its processes, also those in the background.
 
-        Processes that resist delay the return by up to 10 seconds.
+        If a process resists, this takes up to 10 seconds longer.
 
         Raises:
             InvalidArguments: The command has a NUL.
-            Failed: It could not be run.
-            KeyboardInterrupt: Like any other exception of a signal handler; all processes are ended first.
+            Failed: The command could not be run.
+            KeyboardInterrupt: Ctrl-C was pressed. All processes are ended first.
         """
         if "\0" in command:
             raise InvalidArguments("command: it contains a NUL")
