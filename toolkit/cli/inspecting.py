@@ -20,11 +20,11 @@ from urllib.parse import parse_qs
 
 from typing_extensions import override
 
-from toolkit import RunHandle, Runner, Session, Tool, ToolContext
+from toolkit import Runner, Session, Tool, ToolContext
 from toolkit._execution.approval import Decision, Verdict
 from toolkit._execution.approval_request import ApprovalRequest
 from toolkit.approvers import approve_all, ask_when
-from toolkit.cli.pages import Site, format_error
+from toolkit.cli.pages import Exchange, Site, format_error
 from toolkit.cli.targets import may_change
 from toolkit.display.form import Form, InvalidForm
 from toolkit.display.markup import render_error
@@ -77,7 +77,7 @@ class Inspector(ThreadingHTTPServer):
     def new_chat(self) -> None:
         """Start a new conversation."""
         self._session = Session()
-        self.exchanges: list[tuple[str, RunHandle]] = []
+        self.exchanges: list[Exchange] = []
 
     def send_prompt(self, prompt: str) -> None:
         """Start the run of a prompt.
@@ -86,9 +86,9 @@ class Inspector(ThreadingHTTPServer):
             Refused: The run before it has not ended, or waits for decisions.
             ToolkitError: No model is configured.
         """
-        if self.exchanges and self.exchanges[-1][1].status in ("pending", "running", "paused"):
+        if self.exchanges and self.exchanges[-1].handle.status in ("pending", "running", "paused"):
             raise Refused(HTTPStatus.CONFLICT, "The last run has not ended. Go back, and stop it or decide.")
-        self.exchanges.append((prompt, self.runner.start(prompt, deps=self.deps, session=self._session)))
+        self.exchanges.append(Exchange(prompt, self.runner.start(prompt, deps=self.deps, session=self._session)))
 
     def decide(self, decisions: Mapping[str, bool]) -> None:
         """Resume a run whose calls wait for approval.
@@ -96,16 +96,16 @@ class Inspector(ThreadingHTTPServer):
         Raises:
             Refused: No call waits for approval.
         """
-        if not self.exchanges or self.exchanges[-1][1].status != "paused":
+        if not self.exchanges or self.exchanges[-1].handle.status != "paused":
             raise Refused(HTTPStatus.CONFLICT, "No call waits for approval.")
-        state = self.exchanges[-1][1].result().state
+        state = self.exchanges[-1].handle.result().state
         handle = self.runner.start(state, deps=self.deps, decisions=decisions, session=self._session)
-        self.exchanges.append(("", handle))
+        self.exchanges.append(Exchange("", handle))
 
     def cancel(self) -> None:
         """Cancel the last run."""
         if self.exchanges:
-            self.exchanges[-1][1].cancel()
+            self.exchanges[-1].handle.cancel()
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit import RunHandle, Tool, ToolkitError, ToolResult
 from toolkit.display.cards import render_tool, render_tool_result
@@ -60,6 +60,13 @@ fieldset{border:1px solid var(--l);border-radius:8px;margin:.6em 0;padding:.2em 
 @media (max-width:40em){nav ul{display:flex;flex-wrap:wrap}}"""
 
 
+class Exchange(NamedTuple):
+    """A prompt of the chat, and the run that answers it. The prompt is empty if the run resumes the one before."""
+
+    prompt: str
+    handle: RunHandle
+
+
 @dataclass(frozen=True)
 class Site:
     """The parts that all pages share."""
@@ -104,21 +111,28 @@ class Site:
         yield f'<h1>Run {escape(tool.name)}?</h1><div class="c wait">{effect} {render_code(call, MAX_PAGE)}</div>'
         yield f'<form method="post" action="{path}">{hidden}<button>Run it</button> <a href="{path}">Cancel</a></form>'
 
-    def render_chat(self, exchanges: Sequence[tuple[str, RunHandle]]) -> Iterator[str]:
-        """Render a conversation, with its last run as it happens; then the calls that wait, or a field for a prompt."""
+    def render_chat(self, exchanges: Sequence[Exchange]) -> Iterator[str]:
+        """Render a conversation, with its last run as it happens.
+
+        At the end are the calls that wait for approval, or a field for the next prompt.
+        """
         yield "<h1>Chat</h1>"
         pending: Sequence[PendingApproval] = ()
         for number, (prompt, handle) in enumerate(exchanges):
-            yield f'<div class="you">{render_text(prompt, MAX_PAGE)}</div>' if prompt else ""
+            if prompt:
+                yield f'<div class="you">{render_text(prompt, MAX_PAGE)}</div>'
             is_active = handle.status in ("pending", "running")
-            yield f'<div id="stop">{self._render_button("cancel", "Stop")}</div>' if is_active else ""
+            if is_active:
+                yield f'<div id="stop">{self._render_button("cancel", "Stop")}</div>'
             yield from _render_events(handle.events(), number)
-            yield _hide("stop") if is_active else ""
+            if is_active:
+                yield _hide("stop")
             error, pending = _read_end(handle)
             yield render_error(error)
 
         yield self._render_decisions(pending) if pending else self._render_prompt()
-        yield self._render_button("new", "New conversation") if exchanges else ""
+        if exchanges:
+            yield self._render_button("new", "New conversation")
 
     def _render_prompt(self) -> str:
         field = '<textarea id="prompt" name="prompt" rows="3" required autofocus></textarea><button>Send</button>'

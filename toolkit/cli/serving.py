@@ -79,7 +79,8 @@ def serve(
         fail(f"{file} has a Runner, whose gates would not apply to clients. {remedy}")
     prompts = find_values(file, Prompt).values()
     resources = find_values(file, Resource).values()
-    deps = get_deps(file, (*toolbox, *(each.tool for each in prompts), *(each.tool for each in resources)))
+    tools = [*toolbox, *(prompt.tool for prompt in prompts), *(resource.tool for resource in resources)]
+    deps = get_deps(file, tools)
     if http is not None:
         http = _announce(http, "/mcp")
     name = get_stem(file)
