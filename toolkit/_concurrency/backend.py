@@ -151,7 +151,7 @@ async def await_value(awaitable: Awaitable[T]) -> T:
 
 
 class LazyAwaitable(Generic[T]):
-    """Makes its coroutine when it is awaited: one that a cancelled wait drops leaves no coroutine that never ran."""
+    """Makes its coroutine only when it is awaited. If the wait is cancelled before, no coroutine is left unawaited."""
 
     def __init__(self, make: CoroutineFunction[T]) -> None:
         self._make = make
@@ -192,7 +192,7 @@ async def call_function(
     Raises:
         TimedOut: The deadline passed first.
         Cancelled: The call was cancelled.
-        RuntimeError: It raised SystemExit or a cancellation, which would have ended more than itself.
+        RuntimeError: The function raised SystemExit or a cancellation, which would end more than the function.
     """
 
     async def call() -> Any:
@@ -251,7 +251,7 @@ def iterate_until(
 ) -> AsyncGenerator[T, None]:
     """Iterate over a leaf until it ends, is cancelled or its deadline passes.
 
-    A source that ends by itself may have ended because of that: whether it was cancelled is for the caller to see.
+    A source that is cancelled may also just end. So the caller has to check whether it was cancelled.
 
     Raises:
         TimedOut: The deadline has passed.

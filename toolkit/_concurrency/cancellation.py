@@ -130,7 +130,7 @@ def check_cancelled() -> None:
 
 @contextmanager
 def on_cancel(cancellation: Cancellation | None, callback: Callable[[], object]) -> Iterator[None]:
-    """Call a function when `cancellation` is cancelled, while this is entered."""
+    """Call a function if `cancellation` is cancelled during the `with` block."""
     leave = cancellation.subscribe(callback) if cancellation is not None else None
     try:
         yield

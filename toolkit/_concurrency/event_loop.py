@@ -119,7 +119,7 @@ class PrivateLoop:
         """Check that the current thread may wait for the loop.
 
         Raises:
-            RuntimeError: It is the loop's own, which would wait for itself.
+            RuntimeError: It is the loop's own thread, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(
@@ -168,7 +168,10 @@ class PrivateLoop:
 
 
 def _get_result(future: Future[T]) -> T:
-    """Wait for a future on this thread."""
+    """Wait for a future on this thread.
+
+    The wait is repeated, since no single wait may be longer than `LONGEST_WAIT`.
+    """
     from concurrent import futures
 
     while not future.done():

@@ -32,7 +32,7 @@ class SyncBackend:
     """The backend of `run`, `stream`, `invoke` and `call`.
 
     Raises:
-        RuntimeError: An async tool, gate or hook of a sync run makes it, and would wait for its own loop.
+        RuntimeError: It is made in an async tool, gate or hook of a sync run, which would wait for its own loop.
     """
 
     is_async = False

@@ -37,7 +37,7 @@ def get_loop() -> asyncio.AbstractEventLoop:
     """Return the running event loop.
 
     Raises:
-        RuntimeError: There is none of asyncio; another library's may be running.
+        RuntimeError: No event loop of asyncio is running. One of another library may be.
     """
     import asyncio
 
@@ -114,7 +114,7 @@ async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancel
 
 
 async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None) -> T:
-    """Run a job in the caller's own task; when cancelled, it is cancelled and the task is not.
+    """Run a job in the caller's own task. `cancellation` cancels the job, but not the task.
 
     Raises:
         Cancelled: It was cancelled.

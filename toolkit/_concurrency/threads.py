@@ -212,15 +212,16 @@ class AbandonedJobs:
 
 
 def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
-    """Start at most `width` threads that run jobs, in their order; a thread that is done takes the next job.
+    """Start at most `width` threads, which take the jobs in order until none is left.
 
-    A thread is started for each job as long as there is a place, since jobs may wait for each other.
+    A thread is started for each job as long as there is a place, since jobs may wait for each other. The first few
+    threads help to start the others.
     """
     waiting = deque(jobs)
     places = deque(range(min(width, len(jobs))))
 
     def start(role: Callable[[], None]) -> bool:
-        """Start a thread if there is a place; if none can be started, do its work on this one."""
+        """Start a thread if there is a place. If the system has no thread left, do its work on this thread."""
         try:
             places.popleft()
         except IndexError:
@@ -232,11 +233,13 @@ def start_jobs(jobs: Sequence[Job[Any]], width: int) -> None:
         return True
 
     def work() -> None:
+        """Run jobs until none is left."""
         with suppress(IndexError):
             while True:
                 waiting.popleft().run()
 
     def lead() -> None:
+        """Start threads as long as there are jobs and places, then run jobs, too."""
         while waiting and start(work):
             pass
         work()
@@ -265,7 +268,7 @@ def get_item(queue: SimpleQueue[T], seconds: float | None) -> T | None:
 
 
 def time_left(cancellation: Cancellation | None, seconds: float | None = None) -> float | None:
-    """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`, or None for ever."""
+    """Return the seconds that a wait may take, at most `threading.TIMEOUT_MAX`, or None if there is no limit."""
     times = (seconds, cancellation.remaining if cancellation is not None else None)
     known = [time for time in times if time is not None]
     return min(min(known) + TICK, threading.TIMEOUT_MAX) if known else None

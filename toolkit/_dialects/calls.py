@@ -14,7 +14,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from typing import Any, ClassVar
 
 from pydantic_core import from_json
@@ -139,14 +138,21 @@ class Calls(RunDialect):
         """
         tools = list(map(self.render_tool, specs))
         answers = [rename_definitions(self.form(spec).schema, spec.name) for spec in outputs] or [{"type": "string"}]
+
         items = {"items": {"anyOf": [*map(_without_definitions, tools)]}} if tools else _NO_CALLS
-        calls: dict[str, Any] = {"type": "array", **items, **({"minItems": 1} if requires_call else {})}
+        calls: dict[str, Any] = {"type": "array", **items}
+        properties = {"calls": calls}
         if only_one:
-            properties = {"calls": {**calls, "minItems": 1, "maxItems": 1}}
+            calls |= {"minItems": 1, "maxItems": 1}
         else:
-            properties = {"calls": calls, "output": {"anyOf": [*map(_without_definitions, answers), {"type": "null"}]}}
+            if requires_call:
+                calls["minItems"] = 1
+            properties["output"] = {"anyOf": [*map(_without_definitions, answers), {"type": "null"}]}
+
+        definitions: dict[str, Any] = {}
+        for part in (*tools, *answers):
+            definitions |= part.get("$defs", {})
         schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-        definitions = dict(chain.from_iterable(part.get("$defs", {}).items() for part in (*tools, *answers)))
         return {**schema, "$defs": definitions} if definitions else schema
 
     @override

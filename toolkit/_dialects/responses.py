@@ -253,14 +253,21 @@ def _sanitize_item(item: Item) -> Item:
     return {} if is_detail(item) else item
 
 
+# The member with the text of a part, by the type of the part.
+_TEXT_MEMBERS = {"output_text": "text", "refusal": "refusal"}
+
+
 def _is_message(item: Item) -> bool:
+    """Return whether an item is a message of the model whose parts all have a text."""
     content: Any = item.get("content")
-    members = {"output_text": "text", "refusal": "refusal"}
-    return (
-        item.get("role") == "assistant"
-        and _is_filled(content, list)
-        and all(isinstance(get_member(part, members.get(str(get_member(part, "type")), "")), str) for part in content)
-    )
+    if item.get("role") != "assistant" or not _is_filled(content, list):
+        return False
+
+    for part in content:
+        member = _TEXT_MEMBERS.get(str(get_member(part, "type")), "")
+        if not isinstance(get_member(part, member), str):
+            return False
+    return True
 
 
 def _is_filled(value: Any, kind: type) -> bool:

@@ -221,8 +221,9 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 def _choose(written: Any, schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of a value. For a union, this is the only member that may fit, or {} if several may."""
     members = _list_members(schema, root)
-    fitting = [member for member in members if _may_fit(written, member)] if len(members) > 1 else members
-    return fitting[0] if len(fitting) == 1 else {}
+    if len(members) > 1:
+        members = [member for member in members if _may_fit(written, member)]
+    return members[0] if len(members) == 1 else {}
 
 
 def _list_members(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -65,7 +65,9 @@ def build_pattern(texts: Iterable[str]) -> re.Pattern[str]:
     The escapes are those of Python, JSON (also within JSON), URLs and HTML. The encodings are hex and both alphabets of
     base64, at any position in the encoded bytes and on any number of lines.
     """
-    forms = {form for text in texts for form in (re.escape(text), *_iter_escapes(text), *_iter_encodings(text))}
+    forms: set[str] = set()
+    for text in texts:
+        forms |= {re.escape(text), *_iter_escapes(text), *_iter_encodings(text)}
     return re.compile("|".join(sorted(forms, key=len, reverse=True)).replace("/", _SLASH))
 
 
@@ -89,8 +91,9 @@ def _iter_encodings(text: str) -> Iterator[str]:
     data = text.encode("utf-8", "surrogatepass")
     yield f"(?i:{_WRAPS.join(data.hex())})"
     for shift in range(3):  # bytes before the text in its group of three
+        # The characters from `first` to `last` depend on the text only, not on the bytes around it.
         first = (shift * 8 + 5) // 6
-        last = (shift + len(data)) * 8 // 6  # characters that depend on the text only
+        last = (shift + len(data)) * 8 // 6
         encoded = base64.b64encode(bytes(shift) + data).decode()[first:last]
         for form in {encoded, encoded.replace("+", "-").replace("/", "_"), quote(encoded, safe="")}:
             if len(encoded) >= MIN_ENCODED:

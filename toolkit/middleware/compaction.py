@@ -175,10 +175,13 @@ class Compaction:
     async def _wait_for(
         self, request: ModelRequest, sections: Sequence[_Section], summaries: dict[int, str | Awaitable[str]]
     ) -> ModelRequest:
-        done = {
-            number: one if isinstance(one, str) else self._remember(sections[number][0], await one)
-            for number, one in summaries.items()
-        }
+        done: dict[int, str] = {}
+        for number, summary in summaries.items():
+            if isinstance(summary, str):
+                done[number] = summary
+            else:
+                messages, _ = sections[number]
+                done[number] = self._remember(messages, await summary)
         return self._shorten_request(request, sections, done)
 
     def _shorten_request(

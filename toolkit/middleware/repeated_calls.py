@@ -250,8 +250,8 @@ class _CallHistory:
         """Record a call.
 
         Raises:
-            Denied: It repeats earlier calls.
-            Halt: It does, and it is the refusal at which `stop_after` ends the run.
+            Denied: The call repeats earlier calls.
+            Halt: The call repeats earlier calls, and so many calls were refused that `stop_after` ends the run.
         """
         with self.lock:
             now = self.clock()

@@ -9,6 +9,7 @@ are refused: `label`, `matrix` and those with other delimiters than a comma.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -78,7 +79,9 @@ def apply_style(name: str, value: Any, style: str, *, explode: bool, encode: Enc
         pairs = [(encode(name), encode(to_text(part))) for name, part in value.items()]
         if explode:
             _check_separable([name for name, _ in pairs], "=")
-        parts = [f"{name}={part}" for name, part in pairs] if explode else [each for pair in pairs for each in pair]
+            parts = [f"{name}={part}" for name, part in pairs]
+        else:
+            parts = [*chain.from_iterable(pairs)]
     elif isinstance(value, list):
         parts = [f"{key if explode else ''}{encode(to_text(part))}" for part in value]
     else:
