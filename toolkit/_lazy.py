@@ -109,7 +109,10 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
 
 
 def _explain_missing(name: str, module: str, names: Sequence[str]) -> Exception:
-    """Make the error about a name that a module lacks: it tells the name in this library, or the module that has it."""
+    """Make the error about a name that a module lacks.
+
+    Its message has the module that has the name, or the name that this library uses for it.
+    """
     ours = OTHER_NAMES.get(name, name)
     if name.startswith("_"):
         home = ""

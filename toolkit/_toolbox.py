@@ -135,17 +135,17 @@ class Toolbox:
         self.check_output = check_output
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         self.bindings: Bindings = Bindings(_meta=META_SCHEMAS if references else {})
-
         self._schemas = _RenderedSchemas()
         self._sources: list[_AddedSource] = []
+
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-            is_name = isinstance(tools, str)
+            advice = "also for a single one."
+            if isinstance(tools, str):
+                advice = "with the function itself, not its name. A model goes in as Runner(model=...)."
             raise TypeError(
                 f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
-                f"{'with the function itself, not its name' if is_name else 'also for a single one'}."
-                f"{' A model goes in as Runner(model=...).' if is_name else ''}"
+                f"{advice}"
             )
-
         self.add(*tools)
 
     @classmethod

@@ -191,8 +191,8 @@ class TimedOut(ToolError):
     @classmethod
     def after(cls, seconds: float | None, why: str = "") -> Self:
         """Make the error of a call with this timeout, in seconds."""
-        time = "" if seconds is None else f" after {seconds:g} s"
-        return cls(f"Timed out{time}{f': {why}' if why else '.'}")
+        text = "Timed out" if seconds is None else f"Timed out after {seconds:g} s"
+        return cls(f"{text}: {why}" if why else f"{text}.")
 
 
 class FatalError(ToolkitError):

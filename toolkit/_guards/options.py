@@ -25,9 +25,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def check_type(name: str, value: T, *types: type) -> T:
-    """Check that a value has one of these types; True and False are not numbers."""
+    """Check that a value has one of these types. True and False are not numbers."""
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise DefinitionError(f"{name}={value!r:.100} is not of type {' or '.join(one.__name__ for one in types)}.")
+        names = " or ".join(kind.__name__ for kind in types)
+        raise DefinitionError(f"{name}={value!r:.100} is not of type {names}.")
     return value
 
 

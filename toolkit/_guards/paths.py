@@ -102,9 +102,12 @@ class Root:
         _check_path(path)
         names: list[str] = []
         for name in self._make_relative(path).parts:
-            if name == ".." and not names:
+            if name != "..":
+                names.append(name)
+            elif names:
+                names.pop()
+            else:
                 raise OutsideError("traversal")
-            names[len(names) - (name == "..") :] = [] if name == ".." else [name]
         return tuple(names)
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:

@@ -174,7 +174,8 @@ class PromptBatch:
         if isinstance(outcome, NoModelError) and len(self._outcomes) == self._skipped + self._failed:
             raise outcome
         self._outcomes[number] = outcome
-        self._failed += isinstance(outcome, Exception)
+        if isinstance(outcome, Exception):
+            self._failed += 1
         if self._answers:
             self._answers.save(prompt, outcome)
         self._report_progress()

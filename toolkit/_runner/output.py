@@ -187,7 +187,8 @@ def _reject_empty_object(schema: Mapping[str, Any]) -> None:
 
 
 def _refuse(why: str) -> ToolError:
-    return ToolError(f"Invalid output: {why}{'' if why.endswith(('.', '?', '!')) else '.'}")
+    end = "" if why.endswith((".", "?", "!")) else "."
+    return ToolError(f"Invalid output: {why}{end}")
 
 
 def _read_value(validate: Callable[[str], Any], text: str) -> Any:

@@ -374,7 +374,7 @@ class _RunBuilder:
         run_id = uuid.uuid4().hex
         count = len(messages)
         state = RunState(run_id=run_id, messages=tuple(messages), start=count, allowed_tools=self._own_allowed)
-        return state, count - (request.prompt is not None)
+        return state, count if request.prompt is None else count - 1
 
     def _list_messages(self) -> list[Message]:
         """List the first messages of a conversation: instructions, history, prompt."""

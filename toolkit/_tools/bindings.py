@@ -252,7 +252,10 @@ def _resolve_handler(
     chosen: str | None,
     modules: Mapping[str, FunctionHandler],
 ) -> AnyTool:
-    """Return a tool with the handler of its activity, its name or its module, or with the one that it was made with."""
+    """Return a tool with the handler that executes it.
+
+    This is a function that is bound under its activity or name, its module, or the handler that it was made with.
+    """
     named = tool.activity if chosen is None else chosen
     handler = tool.handler
     activity = tool.name if named is None else named

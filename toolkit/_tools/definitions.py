@@ -162,7 +162,8 @@ def _compare_keyword(path: str, keyword: str, old: Mapping[str, Any], new: Mappi
     elif keyword == "required":
         common = old.get("properties", {}).keys() & new.get("properties", {}).keys()
         for name in sorted(({*(before or ())} ^ required) & common):
-            yield f"{path}.{name} is {'required now (narrowed)' if name in required else 'optional now (widened)'}"
+            change = "required now (narrowed)" if name in required else "optional now (widened)"
+            yield f"{path}.{name} is {change}"
     elif keyword == "type" and before and now:
         yield from _compare_choices(f"{path}.type", _as_list(before), _as_list(now), _WIDER_TYPES)
     elif keyword in ("anyOf", "enum") and before and now:
@@ -178,7 +179,8 @@ def _compare_parts(
         if name not in new:
             yield f"{path}.{name} is gone (broke)"
         elif name not in old:
-            yield f"{path}.{name} is new{' and required (broke)' if name in required else ' (widened)'}"
+            change = "new and required (broke)" if name in required else "new (widened)"
+            yield f"{path}.{name} is {change}"
         elif old[name] != new[name]:
             yield from _compare_schemas(f"{path}.{name}", old[name], new[name])
 

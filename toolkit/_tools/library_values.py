@@ -149,8 +149,9 @@ def write_table(value: Any) -> str:
     rows, columns = table.shape
     types = [f"{column} {dtype}" for column, dtype in zip(table.columns, table.dtypes)]
     more = f", and {columns - MAX_COLUMNS} more" if columns > MAX_COLUMNS else ""
-    size = f"{rows:,} row{'s' * (rows != 1)}, {columns:,} column{'s' * (columns != 1)}"
-    head = f"{name}, {size}: {', '.join(types[:MAX_COLUMNS])}{more}"
+    height = "1 row" if rows == 1 else f"{rows:,} rows"
+    width = "1 column" if columns == 1 else f"{columns:,} columns"
+    head = f"{name}, {height}, {width}: {', '.join(types[:MAX_COLUMNS])}{more}"
     if rows <= 2 * MAX_ROWS:
         return f"{head}\n{_to_csv(table)}"
 

@@ -432,8 +432,10 @@ def split_options(given: Mapping[str, Any], owner: str, settings: ToolSettings) 
 
 def _check_values(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
-        if name in _RULES and not _RULES[name][0](value):
-            raise DefinitionError(f"{name}={value!r:.100} is not {_RULES[name][1]}.")
+        if name in _RULES:
+            is_valid, description = _RULES[name]
+            if not is_valid(value):
+                raise DefinitionError(f"{name}={value!r:.100} is not {description}.")
     if given.get("latent") and given.get("activity"):
         raise DefinitionError(
             f"latent=True leaves the tool to the model, and activity={given['activity']!r} does not. Drop one."
