@@ -249,7 +249,7 @@ def explain_tool(spec: ToolSpec, dialect: Dialect) -> Explanation:
 
 
 def metadata_keys(spec: ToolSpec) -> Collection[str]:
-    """List the metadata keys of a tool's calls: all for a declared tool, but for `_output` if the model fills it in.
+    """List the metadata keys of a tool's calls: all for a declared tool, except `_output` if the model fills it in.
 
     For other tools only the keys in `spec.meta` are metadata.
     """
@@ -281,16 +281,17 @@ def _decode_call(call: ToolCall, form: SchemaForm, metadata: Collection[str], me
 
 def split_meta(document: Mapping[str, Any], keys: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a model's JSON object into the arguments, and the fields of `ToolCall` that its meta keys set."""
+    arguments = {key: value for key, value in document.items() if key not in keys}
     meta = {key: value for key, value in document.items() if key in keys}
-    call_fields: dict[str, Any] = {
-        _CALL_FIELDS[key]: replace_surrogates(value)
-        for key, value in meta.items()
-        if key in _CALL_FIELDS and isinstance(value, str)
-    }
+
+    call_fields: dict[str, Any] = {}
+    for key, value in meta.items():
+        if key in _CALL_FIELDS and isinstance(value, str):
+            call_fields[_CALL_FIELDS[key]] = replace_surrogates(value)
     if isinstance(imports := meta.get(IMPORTS), (list, str)):
         names = [imports] if isinstance(imports, str) else imports
         call_fields["imports"] = tuple(replace_surrogates(name) for name in names if isinstance(name, str))
-    return {key: value for key, value in document.items() if key not in keys}, call_fields
+    return arguments, call_fields
 
 
 def get_member(value: Any, name: str) -> Any:
@@ -301,7 +302,7 @@ def get_member(value: Any, name: str) -> Any:
 
 
 def list_items(value: Any, name: str) -> list[Any]:
-    """List the items of a reply: those of its member `name`, or else of the reply itself, a list or one item."""
+    """List the items of a reply: those in its member `name`, or the reply itself if it is a list or one item."""
     inner = get_member(value, name)
     items = value if inner is None else inner
     return list(items) if isinstance(items, (list, tuple)) else [items]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic_core import ValidationError, from_json, to_json
@@ -187,10 +188,16 @@ def _repair_text(
 
     document = [from_json(text)]  # in a list, so that the whole document can be replaced, too
     optional = schema["properties"].keys() - set(schema.get("required", ()))
-    text_paths = {_locate(document, fault["loc"])[2] for fault in faults if _is_refused_text(fault)}
-    repairable = [fault for fault in candidates if _locate(document, fault["loc"])[2] not in text_paths]
-    repairs = tuple(dict.fromkeys(note for fault in repairable for note in _repair_value(document, fault, optional)))
+    text_paths = {_find_path(document, fault) for fault in faults if _is_refused_text(fault)}
+    repairable = [fault for fault in candidates if _find_path(document, fault) not in text_paths]
+    notes = chain.from_iterable(_repair_value(document, fault, optional) for fault in repairable)
+    repairs = tuple(dict.fromkeys(notes))  # each note once
     return (to_json(document[0], inf_nan_mode="constants").decode(), repairs) if repairs else None
+
+
+def _find_path(document: list[Any], fault: ErrorDetails) -> str:
+    _, _, path = _locate(document, fault["loc"])
+    return path
 
 
 def _is_refused_text(fault: ErrorDetails) -> bool:
@@ -215,8 +222,8 @@ def _repair_value(document: list[Any], fault: ErrorDetails, optional: Collection
 
 
 def _locate(document: list[Any], location: Sequence[int | str]) -> tuple[Any, Any, str]:
-    """Find the deepest value of a location that the document has; return its container, its key and its path."""
-    path = locate(document[0], location)[0]
+    """Find the deepest value of a location that the document has. Return its container, its key and its path."""
+    path, _ = locate(document[0], location)
     holder: Any = document
     key: int | str = 0
     for step in path:

@@ -175,12 +175,12 @@ def _write_list(kind: Any, item: Written) -> Written:
 
 
 def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
-    """Write a tuple; JSON Schema cannot express the order of items from a repeated one on."""
+    """Write a tuple. JSON Schema cannot express the order of the items after a repeated one."""
     items = list(_list_items(args))
     repeated = next((number for number, (_, is_repeated) in enumerate(items) if is_repeated), None)
     schemas, cores = zip(*(writer.write(item) for item, _ in items)) if items else ((), ())
     first = schemas[:repeated]
-    least = len(items) - (repeated is not None)
+    least = len(items) if repeated is None else len(items) - 1
     schema = {
         "type": "array",
         **({"prefixItems": list(first)} if first else {}),

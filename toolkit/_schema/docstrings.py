@@ -371,18 +371,24 @@ def _reads_as_type(text: str) -> bool:
 
 
 def _read_returns(section: _Section) -> str:
-    """Fold the text about the result without its type; if NumPy style describes several, types are their labels."""
+    """Fold the text about the result, without its type.
+
+    If NumPy style describes several results, their types are the labels of a list.
+    """
     lines = section.lines or [""]
     is_deeper = [not line or _depth(line) > section.level for line in lines]
     if section.style == "numpy" and any(line and deeper for line, deeper in zip(lines, is_deeper)):
-        label = "- {}:" if is_deeper.count(False) > 1 else ""  # of several results
+        label = "- {}:" if is_deeper.count(False) > 1 else ""  # a single result has no label
         lines = [line if deeper else label.format(line) for line, deeper in zip(lines, is_deeper)]
         return _fold(_dedent(lines))
+
     first, *rest = lines
-    kind, colon, text = first.strip().partition(": ")
-    is_typed = colon and kind not in ("True", "False", "None") and _reads_as_type(kind)
+    first = first.strip()
+    kind, colon, text = first.partition(": ")
+    if colon and kind not in ("True", "False", "None") and _reads_as_type(kind):
+        first = text
     below = next(filter(None, rest), "")
-    return _fold(_dedent([" " * _depth(below) + (text if is_typed else first.strip()), *rest]))
+    return _fold(_dedent([" " * _depth(below) + first, *rest]))
 
 
 def _fold(text: str) -> str:

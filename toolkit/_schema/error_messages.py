@@ -125,10 +125,13 @@ def outline_json(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return f"[{', '.join(map(outline, items))}]" if items else f"[{outline(part.get('items'))}, ...]"
 
     required = part.get("required", ())
-    members = {f'"{name}"{"" if name in required else "?"}': each for name, each in part.get("properties", {}).items()}
+    members: list[str] = []
+    for name, each in part.get("properties", {}).items():
+        mark = "" if name in required else "?"
+        members.append(f'"{name}"{mark}: {outline(each)}')
     if others := as_mapping(part.get("additionalProperties")):
-        members["..."] = others
-    return f"{{{', '.join(f'{name}: {outline(each)}' for name, each in members.items())}}}" if members else kind
+        members.append(f"...: {outline(others)}")
+    return "{" + ", ".join(members) + "}" if members else kind
 
 
 def explain_unknown_tool(name: str, names: Collection[str]) -> str:
@@ -158,8 +161,10 @@ def suggest_near(name: str, names: Collection[str]) -> str:
 
 def _render_parameter(name: str, schema: Any, *, is_optional: bool) -> str:
     part = schema if type(schema) is dict else {}
-    default = f" = {shorten(_dump(part['default']), MAX_SHOWN) if 'default' in part else '...'}"
-    return f"{name}: {_render_type(part)}{default if is_optional else ''}"
+    if not is_optional:
+        return f"{name}: {_render_type(part)}"
+    default = shorten(_dump(part["default"]), MAX_SHOWN) if "default" in part else "..."
+    return f"{name}: {_render_type(part)} = {default}"
 
 
 def _render_type(part: Mapping[str, Any]) -> str:

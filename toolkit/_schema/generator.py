@@ -134,7 +134,7 @@ def _is_path(alias: Any) -> bool:
 
 
 def _omit_unfit(generate: Callable[[Any], JsonSchemaValue], field: Any, mode: str) -> JsonSchemaValue:
-    """Generate the JSON Schema of a field; of arguments, leave it out if no JSON can fill it and it has a default."""
+    """Generate the JSON Schema of a field. Leave out a field of arguments with a default if no JSON can fill it."""
     try:
         return generate(field)
     except PydanticInvalidForJsonSchema:

@@ -24,7 +24,7 @@ _DATA = frozenset({"default", "expected", "members", "metadata", "serialization"
 
 
 def build_object_validator(fields: Mapping[str, Node], definitions: Sequence[Node]) -> Callable[[str], dict[str, Any]]:
-    """Build a validator of the text of a JSON object that has these fields, those of a TypedDict, and no others."""
+    """Build a validator of the text of a JSON object, which has these fields of a TypedDict and no others."""
     arguments = {"type": "typed-dict", "fields": fields, "extra_behavior": "forbid", "config": FINITE}
     core: Any = adapt_to_json({"type": "definitions", "schema": arguments, "definitions": definitions})
     # Without `_use_prebuilt=False` the validator of a model would be used as it is, which accepts NaN.

@@ -112,8 +112,10 @@ class StubWriter:
         types = {
             key: self.write_type(each, root, f"{name}{key.title()}", depth + 1) for key, each in properties.items()
         }
-        fields = [f"    {key}: {kind if key in required else f'NotRequired[{kind}]'}" for key, kind in types.items()]
-        self.classes[name] = "\n".join([f"class {name}(TypedDict):", *fields])
+        lines = [f"class {name}(TypedDict):"]
+        for key, kind in types.items():
+            lines.append(f"    {key}: {kind}" if key in required else f"    {key}: NotRequired[{kind}]")
+        self.classes[name] = "\n".join(lines)
         return name
 
 

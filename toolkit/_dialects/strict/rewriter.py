@@ -248,7 +248,10 @@ def _find_construct(schema: Schema) -> Construct | None:
     if isinstance(kind, list) and kind:
         return rewrite_types
     if "type" not in schema:  # other keywords imply it
-        kind = "object" if "properties" in schema else "array" if schema.keys() & {"items", "prefixItems"} else None
+        if "properties" in schema:
+            kind = "object"
+        elif schema.keys() & {"items", "prefixItems"}:
+            kind = "array"
     return _BY_TYPE.get(kind) if isinstance(kind, str) else None
 
 
@@ -288,7 +291,7 @@ def _is_inlined(state: RewriteState, schema: Any) -> bool:
 
 @contextmanager
 def enter_reference(state: RewriteState, schema: Any) -> Iterator[Any]:
-    """Yield the target of a reference that is inlined; any other schema, or a target too deep in itself, as it is."""
+    """Yield the target of a reference that is inlined. Yield other schemas, or a target too deep in itself, as is."""
     if not _is_inlined(state, schema) or state.entered.count(schema["$ref"]) >= MAX_DEPTH:
         yield schema
         return
@@ -523,7 +526,9 @@ def rewrite_enumeration(state: RewriteState, schema: Schema, path: str) -> Part:
 
     named = dict.fromkeys(_TYPE_NAMES[type(value)] for value in values)
     kinds = [kind for kind in named if kind != "integer" or "number" not in named]  # an integer is a number
-    kind = own_type if isinstance(own_type, str) else kinds[0] if len(kinds) == 1 else kinds
+    kind = kinds[0] if len(kinds) == 1 else kinds
+    if isinstance(own_type, str):
+        kind = own_type
     part = state.add_keywords(Part({"type": kind}), schema, path)
     if support == "text":
         state.note(path, "enum goes into the description")

@@ -90,7 +90,7 @@ def _hoist(whole: dict[str, Any], keyword: str, alternatives: Sequence[Schema]) 
 
 
 def _reduce(alternative: Schema, different: set[str]) -> dict[str, Any]:
-    """Return what an alternative says that the whole does not."""
+    """Return the keywords of an alternative that the whole schema does not already have."""
     own = as_mapping(alternative.get("properties"))
     properties = {name: inner for name, inner in own.items() if name in different}
     rest = {key: value for key, value in alternative.items() if key not in _SAID}

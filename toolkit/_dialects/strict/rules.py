@@ -290,7 +290,9 @@ def enum_kind(values: Any) -> str:
     kinds = {_ENUM_KINDS.get(type(value), "data") for value in values} if isinstance(values, list) else {"data"}
     if kinds == {""} and "" in values:
         return "empty"
-    return kinds.pop() if len(kinds) == 1 else "data" if "data" in kinds else "mixed"
+    if len(kinds) == 1:
+        return kinds.pop()
+    return "data" if "data" in kinds else "mixed"
 
 
 _ENUM_KINDS = {str: "", int: "number", float: "number", bool: "boolean", type(None): "mixed"}
@@ -367,9 +369,10 @@ def _count_levels(nodes: Sequence[Schema]) -> int:
             return 0
         reference = schema.get("$ref")
         if not isinstance(reference, str):
-            return max(map(measure, _list_inner(schema)), default=0) + (schema.get("type") == "object")
+            inner = max(map(measure, _list_inner(schema)), default=0)
+            return inner + 1 if schema.get("type") == "object" else inner
         if reference not in depths:
-            depths[reference] = 0  # inside itself
+            depths[reference] = 0  # the count inside of itself
             depths[reference] = measure(look_up(root, reference))
         return depths[reference]
 

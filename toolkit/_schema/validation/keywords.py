@@ -132,7 +132,7 @@ def write_wrap(function: Node, core: Node) -> Node:
 
 
 def defer_checks(cores: list[Node]) -> Node:
-    """Write checks each of which a function may call or not."""
+    """Write checks that a function may call or leave out."""
     return {"type": "tuple", "items_schema": [write_wrap(no_info(lambda _, check: check), core) for core in cores]}
 
 
