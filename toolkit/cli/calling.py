@@ -43,7 +43,7 @@ def call(context: typer.Context, file: Target, tool: Called = None, *, all_funct
         print(context.get_help())
         raise typer.Exit
 
-    toolbox = load(file, all_functions=all_functions)[1]
+    _, toolbox = load(file, all_functions=all_functions)
     if tool is None or tool in HELP:
         _print_list(toolbox)
         raise typer.Exit(2 if tool is None else 0)
@@ -74,7 +74,7 @@ def list_tools(
     sizes: Annotated[bool, typer.Option("--sizes", help="Print how much each tool adds to a request.")] = False,
 ) -> None:
     """List the tools of a file."""
-    toolbox = load(file, all_functions=all_functions)[1]
+    _, toolbox = load(file, all_functions=all_functions)
     if not sizes:
         _print_list(toolbox)
         return
@@ -94,7 +94,7 @@ def schema(
     strict: Annotated[bool, typer.Option(help="Write the schemas for the provider's strict mode.")] = False,
 ) -> None:
     """Print the schemas that a provider receives."""
-    toolbox = load(file, all_functions=all_functions)[1]
+    _, toolbox = load(file, all_functions=all_functions)
     if tool is not None:
         chosen = get_tool(toolbox, tool)
         toolbox = toolbox.filtered(lambda each: each is chosen)
@@ -106,7 +106,8 @@ def check(file: Target, *, all_functions: AllFunctions = False, dialect: Dialect
 
     The exit code is 1 with errors or warnings.
     """
-    report = load(file, all_functions=all_functions)[1].check(dialect)
+    _, toolbox = load(file, all_functions=all_functions)
+    report = toolbox.check(dialect)
     print(report)
     if report.at_least("warning"):
         raise typer.Exit(1)
@@ -123,8 +124,10 @@ def lock(
 
     The exit code is 1 if they differ, or there is no such file.
     """
-    box = load(file, all_functions=all_functions)[1]
-    options = f"{' --all' if all_functions else ''}{'' if path == LOCK else f' --lock {path}'}"
+    _, box = load(file, all_functions=all_functions)
+    options = " --all" if all_functions else ""
+    if path != LOCK:
+        options += f" --lock {path}"
     try:
         check_lock(path, box, update=update, remedy=f"toolkit lock {file}{options} --update")
     except OSError as error:

@@ -131,7 +131,9 @@ def _find_hint(ctx: Any, error: Exception) -> str:
         return (OPTIONS if command in ("run", "chat") else OTHER_OPTIONS).get(option, "")
     if "unexpected extra argument" not in str(error):
         return ""
-    return CHAT_TAKES_NO_PROMPT if command == "chat" else ONE_VALUE if " call " in command else ""
+    if command == "chat":
+        return CHAT_TAKES_NO_PROMPT
+    return ONE_VALUE if " call " in command else ""
 
 
 class Group(TyperGroup):

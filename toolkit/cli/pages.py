@@ -170,8 +170,9 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
             case RunStarted(model=model):
                 name = model
             case TextDelta(text=text):
-                count += not is_open
-                yield ("" if is_open else f'<div class="t" id="text-{number}-{count}">') + escape_text(text, MAX_PAGE)
+                count += 0 if is_open else 1
+                opening = "" if is_open else f'<div class="t" id="text-{number}-{count}">'
+                yield opening + escape_text(text, MAX_PAGE)
                 has_text = is_open = True
             case ToolCallStarted(call=call):
                 has_text = False  # a text before a call is not the answer

@@ -101,7 +101,8 @@ def _announce(http: str, path: str = "") -> str:
     host, port = parse_address(http)
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            address = f"{f'[{host}]' if ':' in host else host}:{probe.getsockname()[1]}"
+            _, free_port, *_ = probe.getsockname()
+            address = f"[{host}]:{free_port}" if ":" in host else f"{host}:{free_port}"
     except OSError as error:
         reason = str(error.strerror).partition(" (")[0]
         fail(f"Port {port} cannot be used: {reason}. Name another one with --http; 0 takes a free one.")

@@ -151,7 +151,7 @@ def _render_parameter_cells(name: str, part: Mapping[str, Any], schema: Mapping[
     limits = ", ".join(f"{word} {value}" for word, value in part.items() if word in _LIMITS)
     is_optional = not default and name not in schema.get("required", ())
     yield render_code(name, MAX_NAME) + render_dim("optional" if is_optional else "", tag="div")
-    yield f"{render_code(f'{kind}{default}')}{render_dim(limits, tag='div')}"
+    yield render_code(kind + default) + render_dim(limits, tag="div")
     yield escape_text(str(part.get("description", "")), MAX_CELL)
 
 

@@ -209,8 +209,8 @@ class Field:
     def parse(self, text: str | None) -> Any:
         """Parse a posted text, which the tool's own validation checks afterwards.
 
-        An empty control is null, if null is allowed and an omitted argument would mean another value. Otherwise it is
-        an empty text, if the person has deleted a default text, or NOTHING.
+        An empty control is null if null is allowed, and if leaving out the argument would mean another value. If the
+        person has deleted a default text, it is an empty text. Otherwise it is NOTHING.
 
         Raises:
             ValueError: The text begins as JSON, but is not valid JSON.

@@ -99,9 +99,10 @@ def render_card(*parts: str) -> str:
 
 
 def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Render a table, whose cells are HTML; a wide one scrolls."""
+    """Render a table, whose cells are HTML. A wide table scrolls."""
     titles = "".join(f"<th>{title}</th>" for title in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    lines = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="o" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -211,7 +212,9 @@ def format_value(value: Any, indent: str = "") -> str:
 
 
 def _format_cell(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else format_value(value)
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else format_value(value)
 
 
 def format_seconds(seconds: float) -> str:
@@ -228,7 +231,9 @@ def format_tokens(usage: Usage) -> str:
 
 def format_count(number: int, word: str, plural: str = "") -> str:
     """Write a number with its word."""
-    return f"{number} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
+    if number == 1:
+        return f"{number} {word}"
+    return f"{number:,} {plural or word + 's'}"
 
 
 def render_data(value: Any) -> str:

@@ -428,9 +428,10 @@ def render_row(row: Row, size: int = MAX_CELL) -> str:
 
 
 def _render_arguments(row: Row, size: int) -> str:
-    """Render a call's arguments, one on each line; a text that is not a JSON object is rendered as it is.
+    """Render a call's arguments, one on each line. A text that is not a JSON object is rendered as it is.
 
-    So are arguments that wait for approval: their JSON has escapes for misleading characters.
+    Arguments that wait for approval are rendered as they are, too, since their JSON has escapes for misleading
+    characters.
     """
     arguments = None if row.state == "waiting" else load_if_json(row.arguments)
     if not isinstance(arguments, dict):

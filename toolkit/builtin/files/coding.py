@@ -161,12 +161,12 @@ class CodingTools(FileTools):
         if changed != text:
             with _report_errors(f"Cannot write {path}", path):
                 self._workspace.replace(path, new_data, hash_bytes(data), context.cancellation)
-        counts = [count_lines(each) for each in (old_text, new_text)]
-        shown = [f"{count} line{'' if count == 1 else 's'}" for count in counts]
-        summary = (
-            "No changes (old_text == new_text)" if changed == text else f"Replaced {shown[0]} with {shown[1]} in {path}"
-        )
-        details = {"path": path, "old_lines": counts[0], "new_lines": counts[1]}
+        old_lines = count_lines(old_text)
+        new_lines = count_lines(new_text)
+        summary = "No changes (old_text == new_text)"
+        if changed != text:
+            summary = f"Replaced {_format_lines(old_lines)} with {_format_lines(new_lines)} in {path}"
+        details = {"path": path, "old_lines": old_lines, "new_lines": new_lines}
         return ToolResult(summary + self._format_hash(new_data), details=details)
 
     @tool(title="List Files", effect="read")
@@ -394,13 +394,19 @@ def compile_glob(glob: str) -> Callable[[str], bool]:
     return lambda path: matches(path.encode("utf-8", "replace").decode())
 
 
+def _format_lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count} lines"
+
+
 def _translate_glob(glob: str) -> str:
     return "".join(_translate_token(part) for part in _TOKEN.findall(glob))
 
 
 def _translate_token(part: str) -> str:
     if part[0] == "*":
-        return "[^/]*" if part == "*" else "(?:.*/)?" if part.endswith("/") else ".*"
+        if part == "*":
+            return "[^/]*"
+        return "(?:.*/)?" if part.endswith("/") else ".*"
     if part == "?":
         return "[^/]"
     if len(part) == 1:

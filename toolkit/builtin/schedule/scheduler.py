@@ -203,7 +203,7 @@ class Scheduler:
     async def _run_firing(
         self, firing: Firing, backend: Backend, resumed: tuple[RunState, Decisions] | None = None
     ) -> FiringOutcome:
-        """Run one firing, record its end, and report it; a run that is resumed can be resumed until it is done."""
+        """Run one firing, record its end, and report it. A run can be resumed again until it is done."""
         token = current_firing.set(firing)
         try:
             outcome = await self._find_outcome(firing, backend, resumed)

@@ -139,7 +139,7 @@ class SQLiteSchedule(SQLiteStore):
         super().__init__(path, LAYOUT, timeout=timeout)
 
     def add(self, action: Action, most: int | None = None) -> bool:
-        """Add an action; False, without a change, if its owner already has `most` actions.
+        """Add an action. If its owner already has `most` actions, return False instead.
 
         Raises:
             ValueError: The schedule has none of the forms of a rule.
@@ -159,7 +159,7 @@ class SQLiteSchedule(SQLiteStore):
             return tuple(map(_parse_action, connection.execute(_ACTIONS, {"owner": owner})))
 
     def change(self, old: Action, new: Action) -> bool:
-        """Replace an action; False, without a change, if the old one was changed meanwhile."""
+        """Replace an action. If the old one was changed meanwhile, return False instead."""
         with self._database.transaction() as connection:
             return _replace_action(connection, old, new)
 
