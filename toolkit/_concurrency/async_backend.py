@@ -116,7 +116,7 @@ class AsyncBackend:
         return _LoopChannel()
 
     async def complete(self, job: CoroutineFunction[T]) -> T:
-        """Run a job to its end as a task, even if the caller's is cancelled meanwhile; then raise that."""
+        """Run a job to its end as a task, even if the caller's task is cancelled. Then raise CancelledError."""
         import asyncio
 
         task = start_task(job())

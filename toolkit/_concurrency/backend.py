@@ -108,7 +108,7 @@ class Backend(Protocol):
         ...
 
     async def complete(self, job: CoroutineFunction[T]) -> T:
-        """Run a job to its end, even if the caller's task is cancelled meanwhile; then that is raised.
+        """Run a job to its end, even if the caller's task is cancelled meanwhile. Then raise this cancellation.
 
         Some frameworks cancel a task again in each round of the loop, until it ends.
         """

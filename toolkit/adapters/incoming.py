@@ -246,7 +246,7 @@ def _require_approval(name: str, required: object, options: Mapping[str, Any]) -
 
 
 def _explain_arguments(error: ValidationError, title: str, schema: Mapping[str, Any]) -> Exception:
-    """Return an error that explains a failed validation of arguments to the model; any other error unchanged."""
+    """Return an error that explains a failed validation of arguments to the model. Return any other error unchanged."""
     if error.title != title:
         return error
     return InvalidArguments(ErrorExplainer({"properties": {}, **schema}).explain(error.errors(include_url=False)))

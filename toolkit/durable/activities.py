@@ -139,7 +139,7 @@ class Activities:
 
     @activity.defn(name=wire.CALL)
     async def call_tool(self, fields: Any) -> Mapping[str, Any]:
-        """Run one call; if another attempt has started it, only if its tool may be repeated."""
+        """Run one call. If another attempt has started it, run it only if its tool may be repeated."""
         return vars(await self._call_tool(wire.CallStep(**fields)))
 
     async def _call_tool(self, step: wire.CallStep, hold: Hold | None = None) -> wire.CallOutcome:

@@ -78,7 +78,7 @@ class PostgresLedger:
             raise
 
     def write(self, entry: LedgerEntry) -> bool:
-        """Store an entry; False, and nothing stored, if the same stage of the same call exists.
+        """Store an entry. If the same stage of the same call is stored already, return False instead.
 
         Raises:
             StoreError: It could not be stored.

@@ -150,12 +150,13 @@ class Compaction:
         return summary if inspect.isawaitable(summary) else self._remember(messages, summary)
 
     def _list_new(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """List the messages for `summarize`: the last summary, if it is of the first ones, and the others.
+        """List the messages for `summarize`. If the first of them have a summary, it takes their place.
 
-        They are shortened, too, since the context window of the model that summarises may be no larger.
+        The messages are shortened, too, since the model that summarises may have no larger context window.
         """
         with self._lock:
-            first = max((known for known in self._summaries if known == messages[: len(known)]), key=len, default=())
+            summarized = [known for known in self._summaries if known == messages[: len(known)]]
+            first = max(summarized, key=len, default=())
             summary = self._summaries.get(first)
         if summary is not None:
             messages = (_write_summary(len(first), summary), *messages[len(first) :])

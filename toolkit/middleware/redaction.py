@@ -26,8 +26,8 @@ def redact(secrets: Iterable[str] = (), *, patterns: Iterable[str | re.Pattern[s
 
     A secret becomes [redacted]. A value or details with a secret become plain data without it. A ToolError becomes a
     Failed without it, any other exception a RuntimeError. They keep the traceback, unless a line of source in it
-    contains a secret. Not found are secrets that are split, encrypted, compressed or encoded twice, and secrets in
-    images, files, progress reports, errors of attempts that are retried, and exceptions that end the run.
+    contains a secret. The middleware does not find secrets that are split, encrypted, compressed or encoded twice, nor
+    secrets in images, files, progress reports, errors of attempts that are retried, and exceptions that end the run.
 
     Args:
         secrets: Secret texts, such as keys. They are also found if they are escaped or encoded as URL, base64 or hex.

@@ -287,4 +287,5 @@ def _is_cycle(past: _PastCall, last: Sequence[_PastCall], period: int, times: in
 
 def _format_refusal(name: str, last: _PastCall) -> str:
     has_failed = last.outcome is not None and last.outcome[0]
-    return f'Circuit breaker skipped tool "{name[:100]}" after repeated {"failures" if has_failed else "calls"}.'
+    repeated = "failures" if has_failed else "calls"
+    return f'Circuit breaker skipped tool "{name[:100]}" after repeated {repeated}.'

@@ -237,7 +237,7 @@ class VercelEncoder(RunEncoder):
 
     @override
     def encode_custom(self, event: Event) -> Iterator[WireEvent]:
-        """Encode an event as data; the calls inside sub-agents that the run resumed are parts, with their results."""
+        """Encode an event as data. The calls inside a sub-agent that the run resumed are encoded as parts, too."""
         yield _encode_data(event)
         while isinstance(event, SubAgentEvent):
             agent, event = event.call.id, event.event

@@ -402,7 +402,9 @@ def _adapt(schema: Any) -> Any:
 
     def adapt(node: dict[str, Any]) -> dict[str, Any]:
         nonlocal count
-        count += ("pattern" in node) + len(as_mapping(node.get("patternProperties")))
+        count += len(as_mapping(node.get("patternProperties")))
+        if "pattern" in node:
+            count += 1
         if count <= MAX_PATTERNS:
             return _update_tuple(drop_unsafe_pattern(node))
         if "patternProperties" in node:

@@ -187,11 +187,14 @@ def _list_items(completion: Completion, context: ReplyContext) -> Iterator[dict[
 
 def _list_events(items: list[dict[str, Any]], response: dict[str, Any], split: int) -> Iterator[Event]:
     pending = {**response, "status": "in_progress", "output": [], "usage": None}
-    events = itertools.chain(
-        [{"type": "response.created", "response": pending}, {"type": "response.in_progress", "response": pending}],
-        *(_list_item_events(item, index, split) for index, item in enumerate(items)),
-        [{"type": f"response.{response['status']}", "response": response}] if response["status"] else [],
-    )
+    events: list[Event] = [
+        {"type": "response.created", "response": pending},
+        {"type": "response.in_progress", "response": pending},
+    ]
+    for index, item in enumerate(items):
+        events += _list_item_events(item, index, split)
+    if response["status"]:
+        events.append({"type": f"response.{response['status']}", "response": response})
     return ({**event, "sequence_number": number} for number, event in enumerate(events))
 
 

@@ -136,15 +136,15 @@ class Exchange:
         return task
 
     def _process(self, event: StreamResponse) -> Task | Message | None:
-        """Process an event of the agent, and return its answer once that is complete."""
+        """Process an event of the agent. Return the agent's answer once it is complete."""
         kind = event.WhichOneof("payload")
         if kind == "message" and (self.task is None or event.message.task_id in ("", self.task.id)):
             return event.message
         if kind == "task":
             self._check_id(event.task.id)
-            is_old = self.task is not None and self.task.status == event.task.status  # as it was before the message
+            is_unchanged = self.task is not None and self.task.status == event.task.status
             self._set_task(event.task)
-            if is_old:
+            if is_unchanged:  # this is the task as it was before the message
                 return None
         elif kind == "status_update":
             self._ensure_task(event.status_update.task_id, event.status_update.context_id).status.CopyFrom(
@@ -155,9 +155,9 @@ class Exchange:
         elif kind == "artifact_update":
             update = event.artifact_update
             self._ensure_task(update.task_id, update.context_id)
-            known = self._pieces.get(update.artifact.artifact_id, []) if update.append else []
-            self._pieces[update.artifact.artifact_id] = known
-            known.append(update.artifact)
+            if not update.append:
+                self._pieces[update.artifact.artifact_id] = []
+            self._pieces.setdefault(update.artifact.artifact_id, []).append(update.artifact)
             return None
         else:
             raise AgentError("it is neither a message nor a task")
@@ -194,7 +194,7 @@ class Exchange:
 
 
 def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
-    """Join the pieces of an artifact; a text at the start of a piece continues a text at the end of the last one."""
+    """Join the pieces of an artifact. A text at the start of a piece continues a text at the end of the last piece."""
     joined = pieces[0]
     rests = defaultdict[int, list[str]](list)  # the rests of texts, by position of the part
     for piece in pieces[1:]:
@@ -232,16 +232,18 @@ def make_result(tool: str, answer: Task | Message) -> ToolResult:
 def _make_plain(message: ProtoMessage) -> Any:
     """Convert a message to JSON data.
 
-    Protobuf keeps no order of free objects, so keys are sorted; and has free numbers as floats, so whole ones become
-    integers again.
+    In free-form data, Protobuf does not keep the order of keys, so they are sorted. It stores every number as a float,
+    so whole numbers become integers again.
     """
 
     def restore(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: restore(value[key]) for key in sorted(value)}
         if isinstance(value, list):
-            return [*map(restore, value)]
-        return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT else value
+            return [restore(item) for item in value]
+        if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT:
+            return int(value)
+        return value
 
     return restore(MessageToDict(message))
 

@@ -390,10 +390,13 @@ class MCP(RemoteSource):
             return await (requests.watch(work) if requests else work)
 
         hints = spec.annotations or types.ToolAnnotations()
+        effect = "destructive" if hints.destructive_hint else None
+        if hints.read_only_hint:
+            effect = "read"
         declaration: dict[str, Any] = {
             "title": spec.title or hints.title or name,
             "description": spec.description or NO_DESCRIPTION,
-            "effect": "read" if hints.read_only_hint else "destructive" if hints.destructive_hint else None,
+            "effect": effect,
         }
         return self._declare(name, spec.input_schema, spec.output_schema or Any, call, declaration)
 

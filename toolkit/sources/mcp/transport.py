@@ -88,10 +88,16 @@ class Address:
             )
 
         address = cls(server=server, **options)
-        own = ("headers", "auth") if address.is_url else ("env", "cwd") if address.is_command else ()
-        other = next((name for name, value in options.items() if value is not None and name not in own), None)
+        kind = "a server object"
+        allowed: tuple[str, ...] = ()
+        if address.is_url:
+            kind = "a URL"
+            allowed = ("headers", "auth")
+        elif address.is_command:
+            kind = "a command"
+            allowed = ("env", "cwd")
+        other = next((name for name, value in options.items() if value is not None and name not in allowed), None)
         if other:
-            kind = "a URL" if address.is_url else "a command" if address.is_command else "a server object"
             raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
 
         check_headers(address.headers)

@@ -295,12 +295,15 @@ def _choose_media_type(name: str) -> str:
 
 
 def _rank(media_type: str) -> int:
+    """Return the place of a media type in the order of preference, from 0 for JSON."""
     essence = media_type.partition(";")[0].strip().lower()
     if is_json(essence):
         return {JSON: 0, PATCH: 2}.get(essence, 1)
-    if essence.startswith(MULTIPART):
-        return 6
-    return 3 if essence == FORM else 4 if essence.startswith("text/") else 5
+    if essence == FORM:
+        return 3
+    if essence.startswith("text/"):
+        return 4
+    return 6 if essence.startswith(MULTIPART) else 5
 
 
 def _is_flat(shape: Mapping[str, Any], *, is_required: bool) -> bool:
