@@ -108,7 +108,7 @@ def use_context(given: ToolContext[Any] | None) -> ToolContext[Any]:
     """Return a caller's context, or for None one without deps.
 
     Raises:
-        TypeError: It is something else, such as the deps themselves.
+        TypeError: The value is not a ToolContext, but for example the deps themselves.
     """
     if isinstance(given, (ToolContext, type(None))):
         return given or ToolContext(deps=None)

@@ -98,7 +98,7 @@ def needs_extra(what: str, extra: str) -> Iterator[None]:
     """Explain a failed import in the block, which imports libraries of an extra for a feature.
 
     Raises:
-        ImportError: One is not installed; the message names the extra.
+        ImportError: A library is not installed. The message names the extra.
     """
     try:
         yield

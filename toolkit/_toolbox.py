@@ -94,7 +94,7 @@ class Toolbox:
 
     Raises:
         DuplicateToolError: Two tools have one name.
-        DefinitionError: One of them cannot be a tool.
+        DefinitionError: An item cannot be a tool.
         TypeError: `tools` is not a list, or there is no such option.
 
     Examples:
@@ -186,7 +186,7 @@ class Toolbox:
 
         Raises:
             DuplicateToolError: There is a tool of this name. The message names both.
-            DefinitionError: One of them cannot be a tool, or is a method without its instance.
+            DefinitionError: An item cannot be a tool, or is a method without its instance.
         """
         listings = [item.current_tools() if is_source(item) else (item,) for item in tools]
         groups = [self._make_tools(listed) for listed in listings]

@@ -229,7 +229,7 @@ class _LoopChannel:
 
         Raises:
             TimedOut: The deadline has passed.
-            Cancelled: It was cancelled.
+            Cancelled: The wait was cancelled.
         """
         item = await self._queue.get()
         if item is None and cancellation is not None:

@@ -132,8 +132,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, without an event loop.
 
     Raises:
-        RuntimeError: It suspended, since an async leaf was called as a sync one. Raised inside the coroutine, where it
-            suspended, so that its `finally` blocks run.
+        RuntimeError: The coroutine suspended, since an async leaf was called as a sync one. The error is raised where
+            the coroutine suspended, so that its `finally` blocks run.
     """
     try:
         coroutine.send(None)
@@ -255,7 +255,7 @@ def iterate_until(
 
     Raises:
         TimedOut: The deadline has passed.
-        Cancelled: It was cancelled.
+        Cancelled: The iteration was cancelled.
     """
     if cancellation.deadline is None and is_async == backend.is_async:
         return _iterate_in_place(source, cancellation if is_async else None)

@@ -122,7 +122,7 @@ def check_cancelled() -> None:
     """Raise if the current call or run was cancelled.
 
     Raises:
-        Cancelled, TimedOut: It was.
+        Cancelled, TimedOut: The call or run was cancelled, or its time is up.
     """
     if cancellation := current_cancellation.get():
         raise cancellation_error(cancellation)

@@ -119,7 +119,7 @@ class PrivateLoop:
         """Check that the current thread may wait for the loop.
 
         Raises:
-            RuntimeError: It is the loop's own thread, which would wait for itself.
+            RuntimeError: The current thread is the loop's own, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(

@@ -66,7 +66,7 @@ async def run_in_task(
 
     Raises:
         TimedOut: The deadline has passed.
-        Cancelled: It was cancelled.
+        Cancelled: The coroutine was cancelled.
         concurrent.futures.CancelledError: The coroutine cancelled itself.
     """
     import asyncio
@@ -117,7 +117,7 @@ async def await_in_place(job: Callable[[], Coroutine[Any, Any, T]], cancellation
     """Run a job in the caller's own task. `cancellation` cancels the job, but not the task.
 
     Raises:
-        Cancelled: It was cancelled.
+        Cancelled: The job was cancelled.
     """
     if cancellation is None:
         return await job()

@@ -140,8 +140,8 @@ class Gates:
         """Ask each authorizer about a call, and the tool's own.
 
         Raises:
-            Denied: One did not return True. An answer that is neither a bool nor a Deny is logged.
-            Unanswered: One raised, or did not answer in time.
+            Denied: An authorizer did not return True. An answer that is neither a bool nor a Deny is logged.
+            Unanswered: An authorizer raised, or did not answer in time.
             TimedOut, Cancelled: The run ended first.
         """
         for authorizer in (*self.authorizers, request.tool.settings.authorize):

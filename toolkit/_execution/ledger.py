@@ -163,7 +163,7 @@ class SQLiteLedger(SQLiteStore):
         """Store an entry. If the same stage of the same call is stored already, return False instead.
 
         Raises:
-            StoreError: It could not be stored.
+            StoreError: The entry could not be stored.
         """
         with self._database.transaction() as connection:
             return connection.execute(_WRITE, astuple(entry)).rowcount == 1
@@ -172,7 +172,7 @@ class SQLiteLedger(SQLiteStore):
         """Return the entries of a run, or of one of its calls, in the order in which they were written.
 
         Raises:
-            StoreError: They could not be read.
+            StoreError: The entries could not be read.
         """
         query = (_READ_RUN, (run_id,)) if call_id is None else (_READ_CALL, (run_id, call_id))
         with self._database.snapshot() as connection:
@@ -186,7 +186,7 @@ class SQLiteLedger(SQLiteStore):
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.
-            StoreError: They could not be deleted.
+            StoreError: The entries could not be deleted.
         """
         cutoff = find_cutoff(seconds)
         with self._database.transaction() as connection:
@@ -292,7 +292,7 @@ class CallRecord:
         """Write a stage, with a result or a note as its text. Return False if it was written before.
 
         Raises:
-            Failed: It cannot be written.
+            Failed: The stage cannot be written.
         """
         entry = LedgerEntry(
             run_id=self.run_id, call_id=self.call_id, stage=stage, digest=digest or self.digest, result=text

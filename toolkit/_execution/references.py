@@ -70,7 +70,7 @@ def parse_output_path(call: ToolCall) -> str:
     """Return the path where a call stores its result.
 
     Raises:
-        InvalidArguments: It is not a path.
+        InvalidArguments: The call's `output_path` is not a path.
     """
     path = call.output_path.removeprefix(MARK)
     try:
@@ -218,7 +218,7 @@ class Dependencies:
         """Return the path where a call stores its result, before it runs.
 
         Raises:
-            InvalidArguments: It is not a path, or the application has a value there.
+            InvalidArguments: The call's `output_path` is not a path, or the application has a value there.
         """
         path = parse_output_path(call)
         if path:

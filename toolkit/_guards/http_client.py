@@ -84,7 +84,8 @@ class HttpClient(httpx2.AsyncBaseTransport):
         """Fetch a URL, following up to five redirects.
 
         Raises:
-            Failed: It cannot be fetched; the text begins with `invalid URL`, `fetch error`, `read error` or `HTTP`.
+            Failed: The URL cannot be fetched. The text begins with `invalid URL`, `fetch error`, `read error` or
+                `HTTP`.
         """
         try:
             start = parse_url(url)

@@ -133,7 +133,7 @@ def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
     """Parse an entry of `allow`; return its network, or its host name in lower case, and its only port, if it has one.
 
     Raises:
-        DefinitionError: It is not a network, address or host name.
+        DefinitionError: The entry is not a network, address or host name.
     """
     if not isinstance(allowed, str):
         raise DefinitionError(f"allow: {allowed!r:.100} is not a text.")

@@ -96,7 +96,7 @@ class Root:
         """Split a path, absolute or relative, into names; `.` and `..` are resolved.
 
         Raises:
-            OutsideError: It leads out of the directory.
+            OutsideError: The path leads out of the directory.
             OSError: No file can have such a path.
         """
         _check_path(path)
@@ -114,7 +114,7 @@ class Root:
         """Open a path; the kernel's lookup follows links that stay inside.
 
         Raises:
-            OSError: It cannot be opened, or is outside.
+            OSError: The path cannot be opened, or is outside.
         """
         names = self.split(path)
         if not names and os.fstat(self._descriptor).st_nlink == 0:
@@ -151,8 +151,8 @@ class Root:
         """Make the missing parent directories of a path, with mode 0755; no link is followed.
 
         Raises:
-            OSError: One cannot be made, or is outside; or the path is written as one in the home directory, and would
-                make a directory with the name `~`.
+            OSError: A directory cannot be made, or is outside; or the path begins with `~` for the home directory, and
+                would make a directory with this name.
         """
         names = self.split(path)[:-1]
         if names[:1] == ("~",) and not os.access("~", os.F_OK, dir_fd=self._descriptor):
@@ -172,7 +172,7 @@ class Root:
         If the file was removed, it is its last path.
 
         Raises:
-            OutsideError: It was moved out, or its path is unknown.
+            OutsideError: The file was moved out, or its path is unknown.
         """
         if self.lookup is open_stepwise:
             return self.split(path)

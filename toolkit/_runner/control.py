@@ -129,7 +129,7 @@ class ActiveRuns(Generic[R]):
         """Return the one active run.
 
         Raises:
-            BusyError: There is none, or more than one.
+            BusyError: No run is active, or several are.
         """
         runs = self.get_all()
         if not runs:

@@ -45,10 +45,10 @@ class Hooks:
         on_event(event, run_id) -> None                 sync; each event, or the exception that ends the run
 
     `before_model` and `after_model` may leave out the context, which is that of the run, without a call. None changes
-    nothing; a value replaces the argument, for the following hooks too. Hooks run in the order in which
-    they are given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them,
-    ends the run with that text as its answer. `on_event` gets the events of the runs below, too, each by itself and not
-    as a `SubAgentEvent`; what it raises is logged. A middleware that is an object may have it, too.
+    nothing. A value replaces the argument, for the following hooks, too. Hooks run in the order in which they are
+    given. Calls of one turn run at the same time, and so do their hooks. `Halt("...")`, raised in any of them, ends the
+    run with that text as its answer. `on_event` also gets the events of sub-agents, each as the event itself and not as
+    a `SubAgentEvent`. Exceptions of `on_event` are logged. A middleware that is an object may have `on_event`, too.
 
     Attributes:
         before_model: The methods of this name, of all hooks.
@@ -70,13 +70,14 @@ class Hooks:
         for each in (*given, *wrappers):
             if any(map(is_async, _list_methods([each], "on_event"))):
                 raise TypeError(f"{each!r} has an async on_event, which is not awaited: write it as a plain function.")
+
         self.before_model: tuple[Hook, ...] = _list_methods(given, "before_model")
         self.after_model: tuple[Hook, ...] = _list_methods(given, "after_model")
         self._before_call = _list_methods(given, "before_call")
         self._after_call = _list_methods(given, "after_call")
         self.observers: tuple[Hook, ...] = _list_methods((*given, *wrappers), "on_event")
-        own = (self._run_call,) if self._before_call or self._after_call else ()
-        self.middleware: tuple[Middleware, ...] = (*own, *wrappers)
+        around_calls = (self._run_call,) if self._before_call or self._after_call else ()
+        self.middleware: tuple[Middleware, ...] = (*around_calls, *wrappers)
 
     async def _run_call(self, call: ToolCall, call_next: Next) -> ToolResult:
         """Run the hooks around one call. The later ones see the rewritten call, and a refusal as a result."""

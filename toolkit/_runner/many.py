@@ -168,7 +168,7 @@ class PromptBatch:
         """Add the outcome of a prompt, and save it.
 
         Raises:
-            StoreError: It cannot be saved.
+            StoreError: The outcome cannot be saved.
             NoModelError: The outcome is one, and no prompt was answered before. All other prompts would fail alike.
         """
         if isinstance(outcome, NoModelError) and len(self._outcomes) == self._skipped + self._failed:
@@ -263,7 +263,7 @@ class Answers:
         """Add an answer to the file. Errors, and results of runs that ended without an answer, are not saved.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The answer cannot be written.
         """
         if isinstance(outcome, Exception) or outcome.finish_reason in NO_ANSWER:
             return

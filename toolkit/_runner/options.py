@@ -172,7 +172,7 @@ def reject_reserved_keys(options: Mapping[str, Any]) -> None:
     """Reject keys of a request that the Runner or the client sets.
 
     Raises:
-        TypeError: There is one.
+        TypeError: There is such a key.
     """
     if ours := options.keys() & RESERVED:
         raise TypeError(f"request_options may not have {min(ours)!r}: the Runner sets it.")

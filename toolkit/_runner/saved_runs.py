@@ -48,7 +48,7 @@ class SQLiteRuns(SQLiteLedger):
         """Save the state of a run.
 
         Raises:
-            StoreError: It could not be saved.
+            StoreError: The state could not be saved.
         """
         row = state.run_id, state.phase, state.to_json(), time.time()
         with self._database.transaction() as connection:
@@ -83,7 +83,7 @@ class SQLiteRuns(SQLiteLedger):
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.
-            StoreError: They could not be deleted.
+            StoreError: The runs could not be deleted.
         """
         cutoff = find_cutoff(seconds)
         with self._database.transaction() as connection:
@@ -94,11 +94,11 @@ class SQLiteRuns(SQLiteLedger):
 
 
 def read_state(given: RunState | str, checkpoint: object) -> RunState:
-    """Return the state that `resume` is given: itself, its JSON text, or by a run's id from the runner's SQLiteRuns.
+    """Return the state that `resume` is given: a state, its JSON text, or the id of a run in the runner's SQLiteRuns.
 
     Raises:
-        ConversationError: It is the state or the id of no run.
-        TypeError: It is neither a state nor a text.
+        ConversationError: There is no such run, or the text is not the state of a run.
+        TypeError: The value is neither a state nor a text.
     """
     if isinstance(given, RunState):
         return given

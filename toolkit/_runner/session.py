@@ -42,7 +42,7 @@ class Session:
 
     Raises:
         ValueError: A message has no known form.
-        TypeError: It is not a list of messages.
+        TypeError: `messages` is not a list of messages.
 
     Examples:
         >>> from toolkit import Runner
@@ -83,7 +83,7 @@ class Session:
         Raises:
             ConversationError: Other messages were added since then.
             ValueError: A message has no known form.
-            TypeError: It is not a list of messages.
+            TypeError: `messages` is not a list of messages.
         """
         added = parse_history(messages)
         with self._lock:
@@ -160,7 +160,7 @@ class SQLiteSession(Session, SQLiteStore):
         """The messages so far.
 
         Raises:
-            StoreError: They could not be read, or one is damaged.
+            StoreError: The messages could not be read, or one is damaged.
         """
         with self._database.snapshot() as connection:
             rows = connection.execute(_READ, (self.name,)).fetchall()
@@ -175,9 +175,9 @@ class SQLiteSession(Session, SQLiteStore):
 
         Raises:
             ConversationError: Other messages were added since `after`.
-            StoreError: They could not be stored.
+            StoreError: The messages could not be stored.
             ValueError: A message has no known form.
-            TypeError: It is not a list of messages.
+            TypeError: `messages` is not a list of messages.
         """
         texts = [dump_json(message_to_dict(message)) for message in parse_history(messages)]
         with self._database.transaction() as connection:
@@ -191,7 +191,7 @@ class SQLiteSession(Session, SQLiteStore):
         """Remove all messages of this conversation.
 
         Raises:
-            StoreError: They could not be removed.
+            StoreError: The messages could not be removed.
         """
         with self._database.transaction() as connection:
             connection.execute(_CLEAR, (self.name,))
@@ -200,7 +200,7 @@ class SQLiteSession(Session, SQLiteStore):
         """List the conversations in the file, the latest one first.
 
         Raises:
-            StoreError: They could not be read.
+            StoreError: The file could not be read.
         """
         with self._database.snapshot() as connection:
             return tuple(name for (name,) in connection.execute(_NAMES).fetchall())

@@ -150,7 +150,7 @@ class RunState(FrozenValue):
         """Check that the state is consistent. A text that was cut or edited may not be.
 
         Raises:
-            ConversationError: It is not.
+            ConversationError: The state is not consistent.
         """
         calls = [call.id for call in _iter_calls(self)]
         own = [call_id for call_id in calls if is_own_id(call_id, self.run_id)]

@@ -84,7 +84,7 @@ class _Stream(Controls, Generic[T]):
         """The result, also of a run that was left early.
 
         Raises:
-            RunError: It has not ended.
+            RunError: The run has not ended.
         """
         return require_result(self._run.result)
 

@@ -273,7 +273,7 @@ def walk_tools(tools: Iterable[Tool[..., Any]], above: tuple[SubAgent, ...] = ()
     """Yield tools, and those of the sub-agents among them, at any depth; `above` are the sub-agents that lead to them.
 
     Raises:
-        DefinitionError: They form a circle, or are nested too deeply.
+        DefinitionError: The sub-agents form a circle, or are nested too deeply.
     """
     for each in tools:
         yield each

@@ -117,8 +117,8 @@ class ArgumentParser:
         """Validate a text in one pass.
 
         Raises:
-            InvalidArguments: It has more than MAX_TEXT characters.
-            Exception: It does not fit the schema, or one of the user's types failed.
+            InvalidArguments: The text has more than MAX_TEXT characters.
+            Exception: The text does not fit the schema, or one of the user's types failed.
         """
         if len(text) > MAX_TEXT:
             refuse_length(text)

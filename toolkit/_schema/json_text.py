@@ -122,7 +122,7 @@ def load_json(text: str) -> Any:
     """Load a JSON text leniently, with NaN and lone surrogates, which `dump_json` writes again.
 
     Raises:
-        ValueError: It is not JSON, or too deep.
+        ValueError: The text is not JSON, or nested too deeply.
     """
     from_json(_SURROGATE.sub(r"\\u00", replace_surrogates(text)))  # limits the depth
     return json.loads(text)
@@ -140,7 +140,7 @@ def load_typed(text: str) -> Any:
     """Load what a person has typed: JSON, or a text that does not begin as JSON.
 
     Raises:
-        ValueError: It begins as JSON, and is none.
+        ValueError: The text begins as JSON, but is not valid JSON.
     """
     try:
         return from_json(text, allow_inf_nan=False)

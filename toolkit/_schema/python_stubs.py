@@ -30,7 +30,7 @@ _SIMPLE: Mapping[str, str] = {
 
 
 class StubWriter:
-    """Writer of stubs; schemas of objects become classes, each written once, with other names than the functions."""
+    """Writer of stubs. The schemas of objects become classes, each written once, with other names than functions."""
 
     def __init__(self, functions: Iterable[str] = ()) -> None:
         self._functions = {*functions}
@@ -46,7 +46,7 @@ class StubWriter:
         description: str,
         failures: Sequence[str],
     ) -> str:
-        """Write the stub of one tool as an async function; for the failures it raises RuntimeError."""
+        """Write the stub of one tool as an async function. Its docstring lists the failures, as RuntimeError."""
         title = make_identifier(name).title().replace("_", "")
         required = parameters.get("required", ())
         properties = parameters["properties"]  # the required ones come first
@@ -65,9 +65,10 @@ class StubWriter:
         return f'{head}\n    """{body}"""' if body else f"{head} ..."
 
     def write_type(self, schema: Any, root: Any, name: str, depth: int = 0) -> str:
-        """Write the type that a JSON Schema describes; one that Python cannot express is Any.
+        """Write the type that a JSON Schema describes. A type that Python cannot express is Any.
 
-        `root` is the document that its references point into, and `name` that of the class, if it becomes one.
+        `root` is the document that the schema's references point into. `name` is the name of the class, if it becomes
+        one.
         """
         part = as_mapping(schema)
         if depth > MAX_DEPTH:

@@ -428,7 +428,7 @@ def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the plain function behind a callable, which has its code, module and annotations.
 
     Raises:
-        DefinitionError: It wraps itself.
+        DefinitionError: The callable wraps itself.
     """
     while not is_plain_function(function) and (inner := _unwrap_once(function)) is not function:
         function = inner
@@ -542,7 +542,7 @@ def read_annotations(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Read annotations without looking up names that are not defined yet.
 
     Raises:
-        DefinitionError: One of a function cannot be evaluated, in Python 3.14 or later; before, `def` itself raises.
+        DefinitionError: An annotation of a function cannot be evaluated. Before Python 3.14, `def` itself raises.
     """
     if sys.version_info >= (3, 14):
         try:

@@ -56,7 +56,7 @@ def list_tools(item: Addable) -> Iterable[AnyTool]:
     """List the tools of an item that is not a source.
 
     Raises:
-        DefinitionError: It stands for none.
+        DefinitionError: The item is not a tool, and has no tools.
     """
     if isinstance(item, Tool) or inspect.isroutine(item):
         tool = item if isinstance(item, Tool) else make_tool(item)
@@ -135,10 +135,10 @@ def is_redefined(old: AnyTool | None, new: AnyTool) -> bool:
     is_interactive = not hasattr(sys.modules["__main__"], "__file__")
     if not (is_interactive and isinstance(before, FunctionHandler) and isinstance(after, FunctionHandler)):
         return False
-    if before.function == after.function:  # not so the methods of two objects
+    if before.function == after.function:  # methods of two objects are different
         return True
-    is_again = before.origin == after.origin and before.signature.source is not after.signature.source
-    return is_again and "<locals>" not in after.origin
+    is_new_version = before.origin == after.origin and before.signature.source is not after.signature.source
+    return is_new_version and "<locals>" not in after.origin
 
 
 def describe_conflict(old: AnyTool, new: AnyTool) -> str:
@@ -160,7 +160,7 @@ def _name_source(tool: AnyTool) -> str:
 
 
 def exchange_tools(tools: Tools, old: Sequence[AnyTool], new: Sequence[AnyTool]) -> Tools:
-    """Replace the old tools of a source by its new ones in the same places; new names come last."""
+    """Replace the old tools of a source by its new ones in the same places. Tools with new names come last."""
     owned = {*map(id, old)}
     known = {tool.name for tool in old}
     fresh = {tool.name: tool for tool in new}

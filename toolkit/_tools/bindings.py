@@ -286,7 +286,7 @@ def check_activity(given: Any) -> str:
     """Check the name under which a function is bound, and return it.
 
     Raises:
-        DefinitionError: It is no text, such as the function itself.
+        DefinitionError: The name is not a text. It may be the function itself.
     """
     if isinstance(given, str) and given:
         return given

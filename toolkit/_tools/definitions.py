@@ -84,7 +84,7 @@ def compare_tools(path: str | os.PathLike[str], tools: Iterable[Tool[..., Any]])
 
     Raises:
         OSError: The file cannot be read.
-        DefinitionError: It is not a lock.
+        DefinitionError: The file is not a lock.
     """
     new = describe_tools(tools)["tools"]
     try:
@@ -291,7 +291,7 @@ class Fingerprint:
         """Check that another fingerprint is equal.
 
         Raises:
-            FingerprintError: It is not; the message names the tools and settings that differ.
+            FingerprintError: It is not equal. The message names the tools and settings that differ.
         """
         if differences := self.find_differences(other):
             raise FingerprintError(

@@ -45,7 +45,7 @@ def parse_delegate(given: ModuleRunner | ModuleFunction) -> FunctionHandler:
     """Wrap a runner or a function.
 
     Raises:
-        DefinitionError: It is neither.
+        DefinitionError: `given` is neither.
     """
     if isinstance(given, ModuleRunner):
         return make_function_handler(partial(_ask_runner, given))

@@ -39,7 +39,7 @@ def parse_schema(name: str, schema: Any) -> tuple[Declaration, dict[str, Any]]:
     """Parse a hand-written schema. Return the declaration, and the fields of the tool that `_activity` and others set.
 
     Raises:
-        DefinitionError: It is not the schema of an object, or a key such as `_activity` is wrong.
+        DefinitionError: `schema` is not the schema of an object, or a key such as `_activity` is wrong.
     """
     origin = f"Tool.from_schema({name!r})"
     with name_origin(origin):

@@ -133,7 +133,7 @@ def make_function_handler(function: Any) -> FunctionHandler:
     """Make the handler of a function.
 
     Raises:
-        DefinitionError: It cannot be called.
+        DefinitionError: `function` cannot be called.
     """
     if not callable(function):
         raise DefinitionError(f"A tool needs a callable, not {function!r:.100}.")

@@ -81,7 +81,7 @@ def refuse_private(origin: str, names: Any) -> None:
     """Refuse parameters that look like meta fields.
 
     Raises:
-        DefinitionError: One of them begins with an underscore.
+        DefinitionError: A parameter begins with an underscore.
     """
     private = next((name for name in names if str(name).startswith("_")), None)
     if private is not None:
@@ -379,7 +379,7 @@ def plan_undo(handler: Handler, function: FunctionHandler) -> UndoPlan:
     """Decide which values of a call are passed to the function that undoes it.
 
     Raises:
-        DefinitionError: It needs more than the arguments and the result.
+        DefinitionError: The function needs more than the arguments and the result.
     """
     interface = handler.interface
     if isinstance(interface, FunctionHandler):

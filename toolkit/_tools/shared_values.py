@@ -53,7 +53,7 @@ class SharedValues:
         """Return SharedValues as they are; make them of values by path, or of None.
 
         Raises:
-            TypeError: It is something else.
+            TypeError: The value is something else.
             ValueError: A value is not JSON, or they are too large.
         """
         if isinstance(given, (Mapping, type(None))):
@@ -102,7 +102,7 @@ class SharedValues:
         """Check that a call may store its result at a path.
 
         Raises:
-            ValueError: It may not, since the application has a value there, above it or below it.
+            ValueError: The call may not, since the application has a value there, above it or below it.
         """
         steps = parse_path(path)
         for _, *other in self._owned:
@@ -125,7 +125,7 @@ class SharedValues:
         """Return the value of the instance, or else the value that belongs to no instance.
 
         Raises:
-            KeyError: There is none; the message lists the paths that there are.
+            KeyError: There is no value. The message lists the paths that have one.
             ValueError: The path is malformed.
         """
         steps = parse_path(path)

@@ -195,7 +195,7 @@ class Tool(Generic[P, R]):
         """The tool as plain data, as dialects render it.
 
         Raises:
-            DefinitionError: It cannot be described to a model.
+            DefinitionError: The tool cannot be described to a model.
         """
         from pydantic_core import to_json
 
@@ -505,7 +505,7 @@ def _import_tool(module: str, qualname: str) -> Any:
     """Return the tool that another process has found under this name.
 
     Raises:
-        DefinitionError: It is not there. A tool of the main script is missing in a process with another main script.
+        DefinitionError: There is no such tool, for example one of the main script, if this process has another one.
     """
     found = _find_in_module(module, qualname)
     if found is None:
@@ -585,7 +585,7 @@ def take_function(given: Any) -> FunctionHandler:
     """Make the handler of a function that is bound to a tool. The function of another tool keeps its settings.
 
     Raises:
-        DefinitionError: It cannot be called, or is a tool without a function of its own.
+        DefinitionError: The function cannot be called, or is a tool without a function of its own.
     """
     if not isinstance(given, Tool):
         plain = make_function_handler(given)

@@ -65,7 +65,7 @@ class Form:
 
     Raises:
         DefinitionError: The tool's signature is not supported.
-        TypeError: It is not a tool.
+        TypeError: `tool` is not a tool.
 
     Examples:
         >>> from toolkit import tool

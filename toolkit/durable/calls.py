@@ -40,12 +40,15 @@ class Hold:
 
     @property
     def task(self) -> str | None:
-        """The task if the call is that of a sub-agent, else None."""
+        """The task for the sub-agent, or None if the call is not that of a sub-agent."""
         agent = self.request and find_agent(self.request.tool)
         return agent.get_task(self.request.arguments) if agent and self.request else None
 
     def select(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events of the step for hooks: of a call that has passed only its start, if it is a sub-agent's."""
+        """Return the events of the step that hooks get.
+
+        Of a call that was held, hooks get only the start, and only if it is the call of a sub-agent.
+        """
         if self.request is None:
             return events
         return [event for event in events if self.task is not None and isinstance(event, ToolCallStarted)]
@@ -81,7 +84,7 @@ def get_answer(answer: wire.ChildAnswer, agent: SubAgent, parent: ParentCall) ->
 def make_dispatcher(
     caller: ToolCaller, call: ToolCall, step: wire.CallStep, hold: Hold | None, *, has_ledger: bool
 ) -> Dispatcher:
-    """Make the dispatcher for the call of a step; `hold` holds the call, so that it does not run.
+    """Make the dispatcher for the call of a step. `hold` holds the call, so that it does not run.
 
     Without a ledger of the run's own runner, that of a run above may record the call, for `undo`.
     """
@@ -135,7 +138,7 @@ def make_outcome(run: Run[Any], before: RunState, events: Sequence[Event]) -> wi
 
 @dataclass
 class StepLedger:
-    """The ledger of one step; a step that is broken off since its worker is shut down gets no result in it."""
+    """The ledger of one step. If the step is broken off, since its worker is shut down, its result is not stored."""
 
     ledger: Ledger
     is_broken_off: bool = False

@@ -81,7 +81,7 @@ class PostgresLedger:
         """Store an entry. If the same stage of the same call is stored already, return False instead.
 
         Raises:
-            StoreError: It could not be stored.
+            StoreError: The entry could not be stored.
         """
         with self._connect() as connection:
             return connection.execute(_WRITE, astuple(entry)).rowcount == 1
@@ -90,7 +90,7 @@ class PostgresLedger:
         """Return the entries of a run, or of one of its calls, in the order in which they were written.
 
         Raises:
-            StoreError: They could not be read.
+            StoreError: The entries could not be read.
         """
         with self._connect() as connection:
             rows = connection.execute(_READ, {"run_id": run_id, "call_id": call_id}).fetchall()
@@ -103,7 +103,7 @@ class PostgresLedger:
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.
-            StoreError: They could not be deleted.
+            StoreError: The entries could not be deleted.
         """
         cutoff = find_cutoff(seconds)
         with self._connect() as connection:

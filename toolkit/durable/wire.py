@@ -354,7 +354,7 @@ def dump_state(state: RunState, max_bytes: int, extra: Sequence[Any] = ()) -> st
     """Write a state as JSON; it and `extra`, which is sent in the same payload, may have `max_bytes` together.
 
     Raises:
-        RunError: They are larger than that.
+        RunError: Together they are larger.
     """
     text = state.to_json()
     if (size := measure(text) + measure(extra)) > max_bytes:
@@ -370,7 +370,7 @@ def make_call_state(state: RunState, call: ToolCall, waiting: PendingApproval | 
     """Write a state with only one call, open or with the approval that it waits for.
 
     Raises:
-        RunError: It is larger than `max_bytes`.
+        RunError: The state is larger than `max_bytes`.
     """
     own = state.replace(
         messages=(UserMessage(""), ModelResponse(calls=(call,))),

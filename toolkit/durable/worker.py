@@ -209,7 +209,7 @@ def _check_runner(factory: AgentRunner, *, has_ledger: bool = False) -> None:
         has_ledger: Whether a run above has a ledger.
 
     Raises:
-        DefinitionError: One of them does.
+        DefinitionError: A runner needs something from the memory of a process.
     """
     option = factory.options.get
     tools = [*factory.toolbox]

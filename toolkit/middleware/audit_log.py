@@ -44,7 +44,7 @@ def audit(
     Raises:
         OSError: The file cannot be written.
         TypeError: `write` is a coroutine function.
-        DefinitionError: It is neither a function nor a path.
+        DefinitionError: `write` is neither a function nor a path.
     """
     if not callable(write):
         check_type("write", write, str, os.PathLike)

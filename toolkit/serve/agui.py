@@ -80,7 +80,7 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
     answer, and a cancelled interrupt, rejects the call.
 
     Raises:
-        ValueError: It is not a list of answers, or one has no interrupt id, or that of another answer.
+        ValueError: It is not a list of answers, or an answer has no interrupt id or that of another one.
 
     Examples:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}

@@ -93,7 +93,7 @@ def make_encoded_stream(
     """Encode the events of a stream, each event by `write`, and yield `last` at the end; async for an async stream.
 
     Raises:
-        TypeError: It is no stream, such as the coroutine of `arun`.
+        TypeError: The value is not a stream, such as the coroutine of `arun`.
     """
     if not isinstance(stream, (Iterable, AsyncIterable)):
         if iscoroutine(stream):

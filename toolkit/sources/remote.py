@@ -266,7 +266,7 @@ class RemoteSource:
         """Make a tool; the options of the source replace those of the declaration.
 
         Raises:
-            DefinitionError: It cannot be a tool.
+            DefinitionError: The declaration cannot be a tool.
         """
 
         async def execute(_context: ToolContext, **_arguments: Any) -> ToolResult:  # no argument begins with "_"

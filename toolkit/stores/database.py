@@ -227,8 +227,8 @@ def _open_file(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:
     """Open a file, and bring it up to date; a new one is readable by its owner alone.
 
     Raises:
-        StoreError: It has another layout, or a later version.
-        sqlite3.Error: It is damaged, or cannot be used.
+        StoreError: The file has another layout, or a later version.
+        sqlite3.Error: The file is damaged, or cannot be used.
     """
     import sqlite3  # few runs need it
 

@@ -299,7 +299,7 @@ def pack_embedding(embedding: Sequence[float]) -> bytes:
     """Convert an embedding to bytes, scaled to length one; an embedding of zeros is not scaled.
 
     Raises:
-        ValueError: It is empty, or has a value that is not a finite number.
+        ValueError: The embedding is empty, or has a value that is not a finite number.
     """
     try:
         numbers = [float(each) for each in embedding]

@@ -65,7 +65,7 @@ class KeywordWriter:
         """Write the core schema of a part.
 
         Raises:
-            DefinitionError: It is invalid or not supported.
+            DefinitionError: The part is invalid or not supported.
         """
         if schema is True:
             return dict(FREE)
@@ -403,7 +403,7 @@ def write_steps(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
     """Write a schema with keywords as checks that follow each other.
 
     Raises:
-        DefinitionError: It is invalid or not supported.
+        DefinitionError: The schema is invalid or not supported.
     """
     check_keywords(schema, place)
     typed = _write_types(writer, schema, place)

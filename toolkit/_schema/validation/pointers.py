@@ -52,7 +52,7 @@ class SchemaDocument:
         """Copy a schema, and find its identifiers and anchors.
 
         Raises:
-            DefinitionError: It is not JSON, or too large.
+            DefinitionError: The schema is not JSON, or too large.
         """
         try:
             text = to_json(schema, inf_nan_mode="constants")
@@ -79,7 +79,7 @@ class SchemaDocument:
         """Resolve a reference to a JSON pointer.
 
         Raises:
-            DefinitionError: It has no target in this document, or is relative to an identifier inside of it.
+            DefinitionError: The reference has no target in this document, or is relative to an identifier in it.
         """
         identifier, _, fragment = reference.partition("#")
         if not identifier and self._is_identified(place):
@@ -105,7 +105,7 @@ class SchemaDocument:
         """Return the part at a pointer.
 
         Raises:
-            DefinitionError: There is none.
+            DefinitionError: There is no part at this pointer.
         """
         part = look_up(self.root, f"#{pointer}")
         if part is None:

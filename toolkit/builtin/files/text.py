@@ -64,7 +64,7 @@ def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") ->
     With `is_cut`, they may end within a character or line end; such a character is left out.
 
     Raises:
-        NotText: They are not text.
+        NotText: The bytes are not text.
     """
     mark, encoding = next((each for each in BYTE_ORDER_MARKS if data.startswith(each[0])), (b"", "utf-8"))
     try:

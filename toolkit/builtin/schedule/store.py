@@ -143,7 +143,7 @@ class SQLiteSchedule(SQLiteStore):
 
         Raises:
             ValueError: The schedule has none of the forms of a rule.
-            DefinitionError: It is not an Action.
+            DefinitionError: The value is not an Action.
         """
         parse_rule(check_type("action", action, Action).schedule)
         with self._database.transaction() as connection:

@@ -247,7 +247,7 @@ class Session:
         Raises:
             MCPError: The server refused the call, did not answer in time, or is gone.
             ValueError: Its answer is not a result.
-            Failed: It asks for something that is refused, or too often.
+            Failed: The server asks for something that is refused, or too often.
         """
         session = self.client.session
         report = make_reporter(context)

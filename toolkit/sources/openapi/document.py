@@ -44,7 +44,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
     """Load an OpenAPI document; nothing is fetched.
 
     Raises:
-        DefinitionError: It is invalid, or of a version that is not supported.
+        DefinitionError: The document is invalid, or of a version that is not supported.
         OSError: Its file cannot be read.
     """
     try:

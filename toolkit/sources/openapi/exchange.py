@@ -120,7 +120,7 @@ def _check_segment(template: str, segment: str) -> None:
     """Check that a segment stays one segment, even for a server that decodes it too early.
 
     Raises:
-        InvalidArguments: It is empty, or could be read as `.` or `..`.
+        InvalidArguments: The segment is empty, or could be read as `.` or `..`.
     """
     steps = [step.partition(";")[0] for step in re.split(r"[/\\]", unquote(segment))]
     if segment == "" or not {".", ".."}.isdisjoint(steps):

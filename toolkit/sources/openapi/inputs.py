@@ -167,7 +167,7 @@ class Parameter:
         """Encode a value for its place. Return "" if it is undefined.
 
         Raises:
-            InvalidArguments: It cannot be encoded there.
+            InvalidArguments: The value cannot be encoded there.
         """
         if not self.has_value(value):
             return ""

@@ -43,7 +43,7 @@ def check_header_value(text: str) -> str:
     """Check that a text can be the value of a header, and return it.
 
     Raises:
-        InvalidArguments: It cannot be sent in a header.
+        InvalidArguments: The text cannot be sent in a header.
     """
     if HEADER_VALUE.fullmatch(text) is None:
         raise InvalidArguments(
@@ -119,7 +119,7 @@ def _check_separable(parts: Iterable[str], delimiter: str) -> None:
     """Check that no part contains the delimiter.
 
     Raises:
-        InvalidArguments: One of them does.
+        InvalidArguments: A part contains it.
     """
     bad = next((part for part in parts if delimiter in part), None)
     if bad is not None:
