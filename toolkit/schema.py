@@ -138,11 +138,16 @@ def object(  # noqa: A001  the standard's own word
     """
     schemas = {**others, **properties}
     _refuse_other("object", schemas)
-    names = [name for name, each in schemas.items() if "default" not in each] if required is None else _list(required)
+    without_default = [name for name, each in schemas.items() if "default" not in each]
+    names = without_default if required is None else _list(required)
     missing = next((name for name in names if name not in schemas), None)
     if missing is not None:
         raise DefinitionError(f"schema.object(): {missing!r} is required and not described.")
-    return _make_schema("object", description, {"properties": schemas, **({"required": names} if names else {})})
+
+    keywords: dict[str, Any] = {"properties": schemas}
+    if names:
+        keywords["required"] = names
+    return _make_schema("object", description, keywords)
 
 
 def _refuse_other(kind: str, schemas: Mapping[str, Any]) -> None:

@@ -69,7 +69,7 @@ class Cancellation:
         self.deadline = min(deadlines, default=None)
 
     def cancel(self, reason: str = CANCELLED) -> bool:
-        """Cancel, and unsubscribe from the parent; returns whether this was the first time."""
+        """Cancel, and unsubscribe from the parent. Return whether this was the first time."""
         with self._lock:
             if self._reason:
                 return False

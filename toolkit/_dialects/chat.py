@@ -225,11 +225,12 @@ def sanitize_name(name: str) -> str:
 
 
 def sanitize_arguments(text: str) -> str:
-    """Return the text if it is a JSON object, what it encodes if that is one, else an empty object."""
+    """Return a text that is a JSON object, the text of an object that it encodes, or else an empty object."""
     try:
         value = from_json(text, allow_inf_nan=False)
         if isinstance(value, str):
-            text, value = value, from_json(value, allow_inf_nan=False)
+            text = value
+            value = from_json(text, allow_inf_nan=False)
         return text if isinstance(value, dict) else "{}"
     except ValueError:
         return "{}"

@@ -300,10 +300,12 @@ class Run(Generic[T]):
         response = self.conversation.add_response(response)
         turn = TurnFinished(turn=step.turn, response=response, seconds=max(0.0, time.time() - started), started=started)
         self.responses.append(turn)
+
         caller = self.tool_caller
         refused = {message.call_id: message.text for message in self.conversation.refusals}
         ends = [caller.make_end(call, make_refusal(refused[call.id])) for call in response.calls if call.id in refused]
         self.calls |= {end.call.id: end for end in ends}  # now: the stream may be left at any of the events
+
         yield turn
         yield from caller.report_provider_calls(response)
         if caller.early_calls:

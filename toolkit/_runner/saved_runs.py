@@ -79,7 +79,7 @@ class SQLiteRuns(SQLiteLedger):
             return dict(connection.execute(_OPEN).fetchall())
 
     def prune(self, seconds: float) -> int:
-        """Delete the runs that ended longer ago than `seconds`, with the records of their calls; returns how many.
+        """Delete the runs that ended longer ago than `seconds`, with the records of their calls. Return how many.
 
         Raises:
             ValueError: `seconds` is not a number, 0 or more.

@@ -286,7 +286,7 @@ def _read_texts(kind: Any) -> dict[str, str]:
 
 
 def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
-    """Return keywords for the keys of a dict: allowed keys as texts, as in JSON; if keys have a pattern, no others."""
+    """Return keywords for the keys of a dict, which are texts in JSON. With a pattern, no other keys are allowed."""
     if "patternProperties" in generated:
         return {"additionalProperties": False}
     values = list_allowed_values(names, [])

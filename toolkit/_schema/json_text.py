@@ -71,7 +71,8 @@ class Nesting:
 
     def add(self, text: str) -> None:
         """Add a piece."""
-        text, self._escape = self._escape + text, ""
+        text = self._escape + text
+        self._escape = ""
         start = 0
         while found := _MARKS[self._quote].search(text, start):
             self._read_plain(text[start : found.start()])

@@ -272,12 +272,11 @@ class Signature:
         """Make a parameter. If its annotation cannot be resolved or is not a type, it is Any, with a `problem`."""
         from toolkit._schema.function_schema import DEPENDENCY, OPTION, Parameter
 
-        annotation = declared.annotation
+        annotation: Any = Any if declared.annotation is declared.empty else declared.annotation
         problem = ""
         try:
-            annotation = (
-                Any if annotation is declared.empty else resolve_annotation(annotation, self.source, self.names)
-            )
+            if annotation is not Any:
+                annotation = resolve_annotation(annotation, self.source, self.names)
             if getattr(annotation, "__parameters__", ()) or isinstance(annotation, TypeVar):
                 annotation = self._fill_variables(annotation)
         except Exception as error:  # noqa: BLE001  an annotation is code of the user's
@@ -291,17 +290,18 @@ class Signature:
         if type(annotation).__name__ == "TypeAliasType":
             with suppress(Exception):  # its value is code of the user's
                 value = value.__value__
-        default = declared.default
-        info = None
-        marks = [default, *getattr(value, "__metadata__", ())]
+
+        marks = [declared.default, *getattr(value, "__metadata__", ())]
         kinds = [mark if isinstance(mark, type) else type(mark) for mark in marks]
         classes, *others = [[f"{base.__module__}.{base.__name__}" for base in kind.__mro__] for kind in kinds]
-        if "pydantic.fields.FieldInfo" in classes:  # FastAPI's `Query` is derived from it
-            default, info = _read_default(default), default
+        is_field = "pydantic.fields.FieldInfo" in classes  # FastAPI's `Query` is derived from it
+        default = _read_default(declared.default) if is_field else declared.default
+        info = declared.default if is_field else None
         foreign = "" if _DEPENDENCIES.isdisjoint(sum(others, classes)) else DEPENDENCY
         option = OPTION if "typer.models.ParameterInfo" in classes else ""
         if foreign or option or is_slip:  # without a default it is refused, and not left out
-            default, problem = declared.empty, foreign or option or problem
+            default = declared.empty
+            problem = foreign or option or problem
         is_positional = not is_plain_function(self.callable) and declared.name in self._positional
         kind = inspect.Parameter.POSITIONAL_ONLY if is_positional else declared.kind
         parameter = Parameter(

@@ -142,8 +142,11 @@ def _compare_schemas(path: str, old: Any, new: Any) -> Iterator[str]:
         yield _describe_change(path, old, new, "changed")
         return
     if _UNIONS.isdisjoint(old) != _UNIONS.isdisjoint(new):
-        old, new = _make_union(old), _make_union(new)
-    old, new = _write_choices(old), _write_choices(new)
+        old = _make_union(old)
+        new = _make_union(new)
+    old = _write_choices(old)
+    new = _write_choices(new)
+
     for keyword in sorted({*old, *new}):
         if old.get(keyword) != new.get(keyword):
             yield from _compare_keyword(path, keyword, old, new)

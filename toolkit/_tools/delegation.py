@@ -33,7 +33,7 @@ class ModuleRunner(Protocol):
     """A Runner, as far as a module needs it."""
 
     async def arun(self, prompt: str, *, output_type: Any, shared: Mapping[str, Any]) -> Any:
-        """Ask a model for an answer of a type, or of a JSON Schema; returns a RunResult."""
+        """Ask a model for an answer of a type, or of a JSON Schema, and return a RunResult."""
         ...
 
 

@@ -187,7 +187,8 @@ def to_anthropic(
             return convert(await bridge.acall(tool.name, arguments))
 
         def convert(result: ToolResult) -> Any:
-            block = DIALECTS["anthropic"]().render_results([(ToolCall(name=tool.name), result)])[0]["content"][0]
+            (message,) = DIALECTS["anthropic"]().render_results([(ToolCall(name=tool.name), result)])
+            block = message["content"][0]
             if result.is_error:
                 raise sdk.ToolError(block["content"])
             return block.get("content", "")

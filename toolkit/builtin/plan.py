@@ -138,7 +138,7 @@ class InnerCalls:
         return "write" if effects <= {"read", "write"} else "destructive"
 
     async def run(self, calls: Sequence[ToolCall], context: ToolContext[Any], first: int = 0) -> dict[str, ToolResult]:
-        """Execute calls until an approver stops the run; returns results by call id, with their whole texts.
+        """Execute calls until an approver stops the run. Return results by call id, with their whole texts.
 
         Those that only read run in parallel, others in order. `first` is the number of calls before them.
 

@@ -342,7 +342,8 @@ class DurableRun:
                 for event in _make_events(message, turn, shown):
                     yield event
                 if isinstance(message, ModelResponse):
-                    turn, shown = turn + 1, ""
+                    turn += 1
+                    shown = ""
             for waiting in status.pending:
                 if waiting.digest not in asked:
                     asked.add(waiting.digest)

@@ -240,7 +240,8 @@ class VercelEncoder(RunEncoder):
         """Encode an event as data. The calls inside a sub-agent that the run resumed are encoded as parts, too."""
         yield _encode_data(event)
         while isinstance(event, SubAgentEvent):
-            agent, event = event.call.id, event.event
+            agent = event.call.id
+            event = event.event
             if isinstance(event, TurnStarted):
                 self._started_agents.add(agent)
             elif isinstance(event, (ToolCallStarted, ToolCallFinished)) and (

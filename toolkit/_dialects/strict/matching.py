@@ -29,7 +29,8 @@ def are_disjoint(one: Any, other: Any, root: Any, depth: int = 8) -> bool:
     """Return whether no document can match both schemas; False in doubt."""
     if depth == 0:
         return False
-    one, other = resolve_reference(as_mapping(one), root), resolve_reference(as_mapping(other), root)
+    one = resolve_reference(as_mapping(one), root)
+    other = resolve_reference(as_mapping(other), root)
     for schema, rest in ((one, other), (other, one)):
         if "anyOf" in schema:
             return all(are_disjoint(choice, rest, root, depth - 1) for choice in schema["anyOf"])

@@ -459,7 +459,8 @@ def _rewrite_without_null(
     part = rewrite(state, bare, path)
     state.note(path, "nullable, sent as optional: leaving it out means null")
     if is_required:
-        part, property_ = part.add_description("Left out, it is null."), replace(property_, absence=(None,))
+        part = part.add_description("Left out, it is null.")
+        property_ = replace(property_, absence=(None,))
     return part.schema, replace(property_, decoder=part.decoder), False
 
 

@@ -93,7 +93,8 @@ def _find_line(text: str, number: int) -> int:
     """Return the position of a line, counted from 0. Count in blocks, since a text may have millions of lines."""
     position = 0
     while position < len(text) and (found := text.count("\n", position, position + BLOCK)) < number:
-        number, position = number - found, position + BLOCK
+        number -= found
+        position += BLOCK
     for _ in range(number):
         position = text.find("\n", position) + 1 or len(text)
     return position

@@ -219,7 +219,8 @@ def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> s
     Raises:
         ToolError: The rule is in cron's form, or a day was given for a recurrence that takes none.
     """
-    time, day = time.strip(), day.strip()
+    time = time.strip()
+    day = day.strip()
     if not (time or recurrence or day):
         return None
     if ":" not in schedule:

@@ -152,7 +152,9 @@ def _make_tool(
             "your own with subprocess.run()."
         )
 
-    root, limits, confirm = open_root(root), options.get("limits"), options.get("confirm")
+    root = open_root(root)
+    limits = options.get("limits")
+    confirm = options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
         raise DefinitionError("confirm= is a plain function of the command; an async one can be passed as approve=.")
 

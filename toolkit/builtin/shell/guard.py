@@ -64,8 +64,8 @@ def serve() -> int:
 def watch(run: Callable[[], int], control: int, *, adopts: bool) -> int:
     """Run a function in a child until it ends or is cancelled, then end all descendants.
 
-    The function returns the child's exit code. The end of the control socket cancels; the wait status of a child that
-    ended by itself goes there.
+    The function returns the child's exit code. The child is cancelled when the control socket ends. The wait status of
+    a child that ended by itself is sent to the socket.
     """
     wakeups = _listen_for_signals()
     try:

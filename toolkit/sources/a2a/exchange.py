@@ -123,7 +123,8 @@ class Exchange:
                     raise
                 continue
             misses = 0
-            is_news, self.task = self.task is None or self.task.status != task.status, task
+            is_news = self.task is None or self.task.status != task.status
+            self.task = task
             if not self.is_open:
                 return task
             if is_news:
