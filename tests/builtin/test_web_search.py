@@ -327,6 +327,17 @@ def test_one_line_each() -> None:
     assert 1 == text.count("\nSources:")
 
 
+def test_place_of_a_repeated_result() -> None:
+    """A page that is found twice keeps its first place."""
+    pages = [Result(title=name, url=f"https://{name}.example/") for name in "abac"]
+
+    found = json.loads(
+        Toolbox([search_tool(lambda *_: pages)]).call("search", {"query": "x"}, approve=approve_all).text
+    )
+
+    assert ["a", "b", "c"] == [each["title"] for each in found["results"]]
+
+
 def test_same_page_twice() -> None:
     """A page that is found twice is read once."""
     result = {"title": "t", "url": "http://10.0.0.1/", "snippet": "fox"}

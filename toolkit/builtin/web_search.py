@@ -164,7 +164,7 @@ class _Web(TypedDict):
 
 
 class _Reply(TypedDict):
-    """The results of Brave, or those of Serper."""
+    """A reply of Brave (`web`) or of Serper (`organic`)."""
 
     web: NotRequired[_Web]
     organic: NotRequired[list[Any]]
@@ -192,7 +192,7 @@ class _Engine:
         """Return the results of a query.
 
         Raises:
-            Failed: There is no response, or none that can be read.
+            Failed: There is no response, or it cannot be read.
         """
         reply = await self._service.send(self._make_request(query, count), _REPLY)
         return reply.get("web", {}).get("results", reply.get("organic", []))
@@ -305,8 +305,11 @@ async def query_engine(search: Search, query: str, count: int) -> list[Result]:
 def _parse_results(answer: object) -> list[Result]:
     if isinstance(answer, (str, Mapping)) or not isinstance(answer, Iterable):
         raise Failed("search error: the search engine gave an answer that cannot be read")
-    results = [result for result in map(_parse_result, answer) if result.url.startswith(("http://", "https://"))]
-    return list({result.url: result for result in reversed(results)}.values())[::-1]
+    by_url: dict[str, Result] = {}
+    for result in map(_parse_result, answer):
+        if result.url.startswith(("http://", "https://")):
+            by_url.setdefault(result.url, result)
+    return list(by_url.values())
 
 
 def _parse_result(raw: object) -> Result:
@@ -330,7 +333,7 @@ def _get_text(raw: Mapping[str, Any], *names: str) -> str:
 
 
 def _join_lines(text: str) -> str:
-    """Make one line of a text that may have tags in it, as those of Brave have."""
+    """Write a text on one line, without the tags that texts of Brave contain."""
     return " ".join(strip_markup(text).split())
 
 
