@@ -276,7 +276,7 @@ class ApprovalQueue:
 
 @dataclass(frozen=True)
 class _WaitingCall:
-    """A call in the queue, with the future of its answer; `cancellation` ends the wait."""
+    """A call in the queue, with the future of its answer. `cancellation` ends the wait."""
 
     pending: PendingApproval
     cancellation: Cancellation
@@ -363,7 +363,7 @@ def allow(*tools: str | Tool[..., Any], otherwise: Approver) -> Approver:
 
 @dataclass(frozen=True)
 class _Definitions:
-    """Tools with digests of their definitions; a fingerprint has no digests, since paths may be in definitions."""
+    """Tools with digests of their definitions. A fingerprint leaves out the digests, since they may depend on paths."""
 
     tools: tuple[Tool[..., Any], ...]
     digests: frozenset[tuple[str, Tool[..., Any]]] = field(repr=False)
@@ -372,8 +372,9 @@ class _Definitions:
 def _allow(
     request: ApprovalRequest, *, names: Sequence[str], definitions: _Definitions, otherwise: Approver
 ) -> Verdict | Awaitable[Verdict]:
-    is_same = bool(definitions.tools) and (digest_definition(request.tool), request.tool) in definitions.digests
-    return True if is_same or _is_named(request, names) else otherwise(request)
+    if definitions.tools and (digest_definition(request.tool), request.tool) in definitions.digests:
+        return True
+    return True if _is_named(request, names) else otherwise(request)
 
 
 @check_options
@@ -384,7 +385,7 @@ def ask_when(
     effects: Sequence[Effect] = (),
     when: Callable[[ApprovalRequest], object] | None = None,
 ) -> Approver:
-    """Ask an approver about some calls, and approve the rest: one condition is enough.
+    """Ask an approver about calls that meet one of the conditions, and approve the rest.
 
     Calls that need approval by their tool's own `approve=` are always asked about.
 
@@ -416,10 +417,13 @@ def _ask_when(
     effects: frozenset[str | None],
     when: Callable[[ApprovalRequest], object] | None,
 ) -> Verdict | Awaitable[Verdict]:
-    by_name = request.required or _is_named(request, names)
-    if by_name or request.tool.settings.effect in effects or (when is not None and when(request) is not False):
-        return approver(request)
-    return True
+    is_asked = (
+        request.required
+        or _is_named(request, names)
+        or request.tool.settings.effect in effects
+        or (when is not None and when(request) is not False)
+    )
+    return approver(request) if is_asked else True
 
 
 @check_options

@@ -57,7 +57,7 @@ class Attempts:
         call: The model's call, for the events.
         arguments: Validated values by name.
         emit: Gets progress, partial results and retries.
-        cancellation: That of the run.
+        cancellation: The cancellation of the run. That of a call is its child.
         started: Calls whose handlers have started, by id; this one is added.
     """
 

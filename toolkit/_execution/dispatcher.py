@@ -68,7 +68,7 @@ class Next:
     backend: Backend = field(repr=False)
 
     def __call__(self, call: ToolCall) -> Awaitable[ToolResult]:
-        """Run the call; a gate that refuses it raises a ToolError."""
+        """Run the call. A gate that refuses it raises a ToolError."""
         return self.handler(call)
 
     async def wait(self, promise: Awaitable[T]) -> T:
@@ -216,7 +216,7 @@ class Dispatcher:
 
 @dataclass
 class _CallPipeline:
-    """The steps of one call inside all middleware; a step that refuses raises a ToolError.
+    """The steps of one call inside all middleware. A step that refuses the call raises a ToolError.
 
     Attributes:
         has_started: Whether the call has reached its tool.

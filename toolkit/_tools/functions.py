@@ -32,7 +32,7 @@ class FunctionHandler:
     """Executes a tool by calling a Python function.
 
     Attributes:
-        settings: Those of the tool that the function was taken from; the tool that it is bound to inherits its gates.
+        settings: The settings of the tool that the function was taken from. A tool that it is bound to inherits them.
         instance: The object whose method is called; None for a function.
     """
 

@@ -232,7 +232,7 @@ def _is_binary(body: bytes, charset: str | None) -> bool:
 
 
 def decode(data: bytes, charset: str | None) -> str:
-    """Decode a text by its byte order mark, else by its charset, else by the charset that is detected.
+    """Decode a text by its byte order mark, or its charset, or else the charset that is detected.
 
     Bytes that cannot be decoded become U+FFFD.
     """
@@ -246,9 +246,9 @@ def decode(data: bytes, charset: str | None) -> str:
 
 
 def extract_main_text(html: bytes, charset: str | None = None, url: str = "") -> str:
-    """Extract the main text of HTML, or all of its text if no part stands out, and where it forwards to.
+    """Extract the main text of HTML, or all of its text if no part stands out. Add the address that it forwards to.
 
-    Time and memory are proportional to the length, for broken HTML too: at most a second and 250 MB for a mebibyte, as
+    Time and memory are proportional to the length, also for broken HTML: at most a second and 250 MB for a mebibyte, as
     measured.
     """
     import turbohtml
@@ -272,9 +272,9 @@ def extract_main_text(html: bytes, charset: str | None = None, url: str = "") ->
 
 
 def _choose_text(page: turbohtml.Document, found: turbohtml.Element | None) -> str:
-    """Return the text of the part that stands out by its sentences, or of a larger one, if that leaves out much.
+    """Return the text of the part that stands out by its sentences, or of a larger part, if that leaves out much.
 
-    Tables, lists and short answers have few sentences; a footer or a question about cookies may have more.
+    Tables, lists and short answers have few sentences. A footer or a question about cookies may have more.
     """
     text = (found.closest("article") or found).to_text().strip() if found else ""
     declared = page.select_one(DECLARED_MAIN)
@@ -284,11 +284,12 @@ def _choose_text(page: turbohtml.Document, found: turbohtml.Element | None) -> s
         is_within = not whole and found.closest(SURROUNDINGS) is None
         page.remove(SURROUNDINGS)
         whole = page.to_text().strip()
-    return text if is_within and len(whole) < MOST_LEFT_OUT * len(text) else whole or text
+    leaves_out_little = is_within and len(whole) < MOST_LEFT_OUT * len(text)
+    return text if leaves_out_little or not whole else whole
 
 
 def _flatten_tables(page: turbohtml.Document) -> None:
-    """Turn each row of a table into a line: in a grid, every row would be as wide as the widest one."""
+    """Turn each row of a table into a line. As a grid, each row would be as wide as the widest one."""
     from turbohtml import Text
 
     for cell in page.select(":is(td, th) + :is(td, th)"):
@@ -300,7 +301,7 @@ def _flatten_tables(page: turbohtml.Document) -> None:
 
 
 def _break_lines(page: turbohtml.Document) -> None:
-    """End the lines of preformatted text that elements end, not line ends, as in the code of many pages."""
+    """Add line ends to preformatted text whose lines end with an element, as in the code of many pages."""
     from turbohtml import Text
 
     for part in page.select("pre br"):
