@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
+from itertools import chain
 from threading import TIMEOUT_MAX
 from typing import Any, TypeAlias
 
@@ -60,10 +61,12 @@ def substitute(arguments: str, value_of: Callable[[Sequence[str]], Any]) -> str:
 
 def find_references(arguments: str, *, only_required: bool = False) -> set[str]:
     """Return the paths that arguments refer to. `only_required` leaves out the paths that have alternatives."""
-    found = list[Sequence[str]]()
+    found = list[Sequence[str]]()  # each with its alternatives
     with suppress(InvalidArguments):  # refused when the call runs
         substitute(arguments, found.append)
-    return {path for paths in found for path in paths if not only_required or len(paths) == 1}
+    if only_required:
+        found = [paths for paths in found if len(paths) == 1]
+    return {*chain.from_iterable(found)}
 
 
 def parse_output_path(call: ToolCall) -> str:

@@ -146,7 +146,8 @@ class PromptBatch:
 
         is_notebook = type(sys.stdout).__module__.startswith("ipykernel")  # it displays standard error as a failure
         out = sys.stdout if is_notebook else sys.stderr
-        self._bar = out if given.pop("progress") and out and (is_notebook or out.isatty()) else None
+        has_bar = given.pop("progress") and out and (is_notebook or out.isatty())
+        self._bar = out if has_bar else None
         self.request = RunRequest(prompt=None, output_type=output_type, limit_rate=limit_rate, **given)
         output = TEXT if output_type is str else build_output(output_type)
         self._answers = None if save is None else Answers(save, output, limits)

@@ -418,7 +418,11 @@ def find_examples(
         signature: Its signature, without the instance and the parameters that a run supplies.
         keys: Names in JSON of its parameters; arguments of others are left out.
     """
-    return [found for text in texts for found in (*_find_calls(text, name, signature, keys), *_find_json_objects(text))]
+    examples: list[dict[str, Any]] = []
+    for text in texts:
+        examples += _find_calls(text, name, signature, keys)
+        examples += _find_json_objects(text)
+    return examples
 
 
 def _find_calls(text: str, name: str, signature: Signature, keys: Mapping[str, str]) -> Iterator[dict[str, Any]]:

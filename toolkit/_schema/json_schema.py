@@ -214,5 +214,6 @@ def without_null(schema: Schema) -> Schema | None:
 
 
 def _remove_null(null: Any, values: Any) -> Any:
-    rest = [value for value in (values if isinstance(values, list) else [values]) if value != null]
+    listed = values if isinstance(values, list) else [values]
+    rest = [value for value in listed if value != null]
     return rest[0] if len(rest) == 1 and null == "null" else rest

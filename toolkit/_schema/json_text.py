@@ -217,8 +217,13 @@ def escape_confusable(text: str, keep: str = "") -> str:
 
 
 def escape_invisible(text: str, keep: str = "") -> str:
-    """Escape invisible and control characters but those in `keep`, and no letters."""
-    return "".join(c if c in keep or (c.isprintable() and not _INVISIBLE.match(c)) else _escape(c) for c in text)
+    """Escape invisible and control characters except those in `keep`. No letters are escaped."""
+
+    def write(character: str) -> str:
+        is_visible = character.isprintable() and not _INVISIBLE.match(character)
+        return character if is_visible or character in keep else _escape(character)
+
+    return "".join(map(write, text))
 
 
 def _escape_lookalikes(word: str) -> str:

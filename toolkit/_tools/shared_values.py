@@ -277,8 +277,10 @@ def allow_references(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _allow_reference(schema: Any) -> dict[str, Any]:
-    annotations = {key: schema[key] for key in _ANNOTATIONS if key in schema} if isinstance(schema, Mapping) else {}
-    bare = {key: value for key, value in schema.items() if key not in annotations} if annotations else schema
+    if not isinstance(schema, Mapping):
+        return {"anyOf": [schema, {**REFERENCE}]}
+    annotations = {key: schema[key] for key in _ANNOTATIONS if key in schema}
+    bare = {key: value for key, value in schema.items() if key not in annotations}
     return {"anyOf": [bare, {**REFERENCE}], **annotations}
 
 

@@ -273,9 +273,13 @@ def _describe_inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_type(schema: Mapping[str, Any]) -> str | list[str]:
-    """Return the types that a schema or its `anyOf` names; "any" if one has no type."""
-    named = [branch.get("type", "any") for branch in schema.get("anyOf", [schema])]
-    types = [kind for kinds in named for kind in ([kinds] if isinstance(kinds, str) else kinds)]
-    if "any" in types or len(types) == 1:
-        return "any" if "any" in types else types[0]
+    """Return the types that a schema or its `anyOf` names, or "any" if a branch has no type."""
+    types: list[str] = []
+    for branch in schema.get("anyOf", [schema]):
+        named = branch.get("type", "any")
+        types += [named] if isinstance(named, str) else named
+    if "any" in types:
+        return "any"
+    if len(types) == 1:
+        return types[0]
     return list(dict.fromkeys([*types, "integer"] if "number" in types else types))  # apart, for smolagents

@@ -261,7 +261,7 @@ def _check_size(value: Any, max_bytes: int) -> None:
 
 
 def _measure(value: Any, sizes: dict[int, int]) -> int:
-    """Return about how many bytes a value takes where it is written; `sizes` has those of its parts by id."""
+    """Return about how many bytes a value takes where it is written. `sizes` has the sizes of its parts by id."""
     if is_long_integer(value):
         raise ValueError("A value has an integer of more than 100,000 digits.")
     if isinstance(value, (int, float)):

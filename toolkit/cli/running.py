@@ -171,7 +171,8 @@ def _attach(prompt: str, files: Sequence[Path]) -> UserMessage:
         text = f"it takes files: download {address.name}, or pipe it in with -a -"
         raise typer.BadParameter(text, param_hint="--attach")
     try:
-        return make_user_message([prompt, *(_read_pipe() if str(file) == "-" else file for file in files)])
+        attachments = [_read_pipe() if str(file) == "-" else file for file in files]
+        return make_user_message([prompt, *attachments])
     except (ValueError, OSError) as error:
         reason = str(error).partition(" File(")[0]  # without the hint for programs
         raise typer.BadParameter(reason, param_hint="--attach") from None

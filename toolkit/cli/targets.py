@@ -83,8 +83,10 @@ def make_runner(
             fail(error)
 
     if given or approve:
-        named = ("option" if name == "request_options" else name.replace("_", "-") for name in given)
-        names = ", ".join(f"--{name}" for name in (*named, *(["approve"] if approve else [])))
+        named = ["option" if name == "request_options" else name.replace("_", "-") for name in given]
+        if approve:
+            named.append("approve")
+        names = ", ".join(f"--{name}" for name in named)
         fail(f"{names} cannot change the Runner in {file}. Set it there. {suggest_toolbox(file)}")
     return runner
 

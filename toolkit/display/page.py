@@ -59,7 +59,8 @@ def render_page(result: Any) -> str:
     bars = sorted((bar for bar in _make_bars(result, anchors) if bar.started), key=lambda bar: bar.started)
     prompts = _list_prompts(result.state)
     calls = "".join(render_turn(turn, str(result), is_page=True) for turn in turns)
-    title = next((line for each in prompts for line in each.text.splitlines() if line.strip()), "Run")
+    lines = "\n".join(prompt.text for prompt in prompts).splitlines()
+    title = next((line for line in lines if line.strip()), "Run")
     content = render_card(
         f"<h1>Run</h1>{_render_facts(result, len(ids), bars)}",
         *(

@@ -313,7 +313,7 @@ class RunWorkflow:
         state = self._conversation.state
         decided = {each.call.id: each for each in state.pending if each.call.id in self._decided}
         results = [message for message in state.messages if isinstance(message, ToolMessage)]
-        foreign = sorted({*self._input.foreign, *(name for result in results for name in result.foreign)})
+        foreign = sorted({*self._input.foreign}.union(*[result.foreign for result in results]))
         slots = asyncio.Semaphore(min(self._plan.max_parallel, MAX_PENDING))
         self._results = {}
 

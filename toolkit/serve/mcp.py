@@ -307,9 +307,14 @@ class Resource:
             for number, part in enumerate(_PARAMETER.split(self.uri))
         )
         found = re.fullmatch(pattern, _encode(uri))
-        arguments = {name: unquote(value) for name, value in found.groupdict().items()} if found else {}
-        is_one_part = not any({*"/\\"}.intersection(value) or value in (".", "..") for value in arguments.values())
-        return arguments if found and is_one_part else None
+        if found is None:
+            return None
+
+        arguments = {name: unquote(value) for name, value in found.groupdict().items()}
+        for value in arguments.values():  # each is one part of a path
+            if "/" in value or "\\" in value or value in (".", ".."):
+                return None
+        return arguments
 
 
 def _encode(uri: str) -> str:

@@ -158,7 +158,9 @@ def _get_last(messages: object) -> Mapping[str, Any]:
 
 def _list_parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     parts = message.get("parts")
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, Sequence) else []
+    if not isinstance(parts, Sequence):
+        return []
+    return [part for part in parts if isinstance(part, Mapping)]
 
 
 def _parse_file(part: Mapping[str, Any]) -> Image | File:

@@ -119,7 +119,7 @@ class ToolSearch:
         return "\n".join(["These tools can be called now:", *lines])
 
     def before_model(self, request: ModelRequest) -> ModelRequest:
-        """Leave out the tools that the model has not found; those that were found come last, in that order.
+        """Leave out the tools that the model has not found. Tools that it has found come last, in the order of finding.
 
         Raises:
             DefinitionError: The run has no `find_tools`, or none of the tools, so nothing could be found.
@@ -135,10 +135,10 @@ class ToolSearch:
             missing = "its tools, by their names there" if searches else "its tool find_tools"
             raise DefinitionError(f"{self!r} is a hook of this run, which does not have {missing}. {REMEDY}")
 
-        found = [name for name in _list_found(request.messages, searches) if name in hidden]
         hidden -= {request.choice}
         shown = [spec for name, spec in specs.items() if name not in hidden]
-        return replace(request, tools=(*shown, *[specs[name] for name in found if name in specs and name in hidden]))
+        found = [name for name in _list_found(request.messages, searches) if name in hidden and name in specs]
+        return replace(request, tools=(*shown, *[specs[name] for name in found]))
 
 
 def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[str]:

@@ -53,8 +53,11 @@ def assert_calls(
         wanted, result.calls, lambda want, got: _is_match(want, got, partial=partial)
     )
     if any(want is None or got is None or not fits for want, got, fits in pairs):
-        rules = [*(["in any order"] if any_order else []), *(["with these arguments at least"] if partial else [])]
-        message = ", ".join(["The run made other calls than expected", *rules])
+        message = "The run made other calls than expected"
+        if any_order:
+            message += ", in any order"
+        if partial:
+            message += ", with these arguments at least"
         raise AssertionError(f"{message}.\n{_render_pairs(pairs)}")
 
 

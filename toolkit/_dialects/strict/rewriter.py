@@ -353,8 +353,10 @@ def _conditional_names(schema: Schema) -> set[str]:
     """List the properties that a schema has only under a condition, such as those in `then`."""
     found = [schema.get("then"), schema.get("else"), *as_mapping(schema.get("dependentSchemas")).values()]
     found += [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
-    parts = filter(None, map(as_mapping, found))
-    return {name for part in parts for name in (*as_mapping(part.get("properties")), *_conditional_names(part))}
+    names: set[str] = set()
+    for part in filter(None, map(as_mapping, found)):
+        names |= {*as_mapping(part.get("properties")), *_conditional_names(part)}
+    return names
 
 
 def _is_open(schema: Schema) -> bool:

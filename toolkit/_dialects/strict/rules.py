@@ -386,9 +386,11 @@ def _list_inner(schema: Schema) -> Iterator[Any]:
 
 
 def _count_characters(nodes: Sequence[Schema]) -> int:
-    names = (name for node in nodes for keyword in ("properties", "$defs") for name in node.get(keyword, ()))
-    values = (value for node in nodes for value in list_allowed_values(node, []))
-    return sum(map(len, map(str, chain(names, values))))
+    count = 0
+    for node in nodes:
+        texts = chain(node.get("properties", ()), node.get("$defs", ()), list_allowed_values(node, []))
+        count += sum(len(str(text)) for text in texts)
+    return count
 
 
 def _find_longest(nodes: Sequence[Schema]) -> int:

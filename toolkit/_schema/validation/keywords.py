@@ -142,8 +142,10 @@ def write_filter(types: Collection[type], core: Node) -> Node:
 
 
 def write_chain(steps: list[Node]) -> Node:
-    """Write checks in sequence, each of the value that the one before it returned."""
-    flat = [each for step in steps for each in (step["steps"] if step["type"] == "chain" else [step])]
+    """Write checks in sequence. Each checks the value that the check before it returned."""
+    flat: list[Node] = []
+    for step in steps:
+        flat += step["steps"] if step["type"] == "chain" else [step]
     return flat[0] if len(flat) == 1 else {"type": "chain", "steps": flat}
 
 
@@ -410,8 +412,8 @@ def write_steps(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]
     guarded = [] if typed else _write_guarded(writer, schema, place)
     reading = [write(writer, schema, place) for keyword, write in _READING.items() if keyword in schema]
     checking = [write(writer, schema, place) for keyword, write in _CHECKING.items() if keyword in schema]
-    first = typed or reading or [dict(FREE)]
-    steps = [*first, *guarded, *(reading if typed else []), *checking]
+    untyped = [*(reading or [dict(FREE)]), *guarded]
+    steps = [*typed, *reading, *checking] if typed else [*untyped, *checking]
     return [{"type": "nullable", "schema": write_chain(steps)}] if schema.get("nullable") is True else steps
 
 

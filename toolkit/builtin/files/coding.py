@@ -314,7 +314,11 @@ def _suggest_match(text: str, old: str) -> str:
     places = [lines[start : start + len(wanted) + 1] for start in islice(starts, MAX_COMPARED)]
     if not places:
         return TIP
-    best = max(places, key=lambda place: sum(found.strip() == line.strip() for found, line in zip(place, wanted)))
+
+    def count_equal(place: list[str]) -> int:
+        return sum(found.strip() == line.strip() for found, line in zip(place, wanted))
+
+    best = max(places, key=count_equal)
     similar = "\n".join(map(clip_line, best))
     return f"Did you mean:\n```\n{similar}\n```\n{EDIT_ADVICE}"
 

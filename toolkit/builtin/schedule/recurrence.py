@@ -209,8 +209,9 @@ def compose_rule(time: str, recurrence: str, day: str) -> str:
         if day.strip():
             raise ToolError(f"{recurrence} takes no day, and {day} was given. {RULE_HELP}")
         return f"{at} once" if kind == "once" else f"{at} daily"
-    days = ",".join(name.strip() for name in (day.strip().lower() or DEFAULT_DAYS[kind]).split(","))
-    return f"{at} {kind}({days})"
+    days = day.strip().lower() or DEFAULT_DAYS[kind]
+    names = ",".join(name.strip() for name in days.split(","))
+    return f"{at} {kind}({names})"
 
 
 def change_rule(schedule: str, time: str, recurrence: str | None, day: str) -> str | None:

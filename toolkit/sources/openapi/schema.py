@@ -47,7 +47,9 @@ class SpecObject(BaseModel):
     @classmethod
     def _drop_nulls(cls, data: Any) -> Any:
         """Treat members that YAML leaves empty as left out."""
-        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
 
 
 class Server(SpecObject):
