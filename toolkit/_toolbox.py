@@ -667,7 +667,7 @@ class Toolbox:
         return [await parallel.first(calls, needs_success=wait == "success")]
 
     def _make_dispatcher(self, approve: Approver | None, hint: str = "") -> Dispatcher:
-        """Make the dispatcher of calls without a run; `hint` is added to the refusal of a call without an approver."""
+        """Make the dispatcher of calls without a run. `hint` is added to the refusal of a call without an approver."""
         if approve is not None and not callable(approve):
             raise TypeError(
                 f"approve={approve!r:.100} is not a function of an ApprovalRequest, such as Console() or approve_all."

@@ -132,14 +132,16 @@ class Dialect(ABC):
     def _decode_calls(
         self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec], list_metadata: Callable[[ToolSpec], Collection[str]]
     ) -> tuple[ToolCall, ...]:
-        """Decode calls; `list_metadata` returns the metadata keys of a tool's calls."""
+        """Decode calls. `list_metadata` returns the metadata keys of a tool's calls."""
         by_name = {spec.name: spec for spec in specs}
-        return tuple(
-            _decode_call(call, self.form(spec), list_metadata(spec), spec.meta)
-            if (spec := by_name.get(call.name))
-            else call
-            for call in calls
-        )
+
+        def decode(call: ToolCall) -> ToolCall:
+            spec = by_name.get(call.name)
+            if spec is None:  # an unknown tool
+                return call
+            return _decode_call(call, self.form(spec), list_metadata(spec), spec.meta)
+
+        return tuple(map(decode, calls))
 
     @abstractmethod
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:

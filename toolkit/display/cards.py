@@ -104,15 +104,20 @@ def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
 def _render_marks(tool: Tool[..., Any]) -> str:
     """Render the effect of a tool, and the options that matter to its callers."""
     settings = tool.settings
-    marks = {
-        settings.effect: None,
-        f"trust: {settings.trust}" if settings.trust else None: "wait",
-        "needs approval" if settings.approve else None: "wait",
-        f"timeout {settings.timeout:g} s" if settings.timeout is not None else None: "",
-        format_count(settings.retries, "retry", "retries") if settings.retries else None: "",
-        "async" if tool.is_async else None: "",
-    }
-    return " ".join(render_pill(mark, style) for mark, style in marks.items() if mark)
+    marks: list[str] = []
+    if settings.effect:
+        marks.append(render_pill(settings.effect))
+    if settings.trust:
+        marks.append(render_pill(f"trust: {settings.trust}", "wait"))
+    if settings.approve:
+        marks.append(render_pill("needs approval", "wait"))
+    if settings.timeout is not None:
+        marks.append(render_pill(f"timeout {settings.timeout:g} s", ""))
+    if settings.retries:
+        marks.append(render_pill(format_count(settings.retries, "retry", "retries"), ""))
+    if tool.is_async:
+        marks.append(render_pill("async", ""))
+    return " ".join(marks)
 
 
 def _render_tools(tools: Sequence[Tool[..., Any]]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 from math import ceil
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from toolkit._dialects.chat import is_detail
 from toolkit._messages import (
@@ -108,7 +108,11 @@ class Compaction:
         if start == cut == 0:
             return None
         sections = history.split(start, cut)
-        summaries = {number: self._get_summary(part) for number, (part, is_sent) in enumerate(sections) if not is_sent}
+        summaries = {
+            number: self._get_summary(section.messages)
+            for number, section in enumerate(sections)
+            if not section.is_sent
+        }
         if any(map(inspect.isawaitable, summaries.values())):
             return self._wait_for(request, sections, summaries)
         return self._shorten_request(request, sections, cast("dict[int, str]", summaries))
@@ -181,8 +185,7 @@ class Compaction:
             if isinstance(summary, str):
                 done[number] = summary
             else:
-                messages, _ = sections[number]
-                done[number] = self._remember(messages, await summary)
+                done[number] = self._remember(sections[number].messages, await summary)
         return self._shorten_request(request, sections, done)
 
     def _shorten_request(
@@ -190,11 +193,11 @@ class Compaction:
     ) -> ModelRequest:
         characters = self._max_tokens * SUMMARY // 100 // max(1, len(summaries)) * CHARACTERS_PER_TOKEN - MAX_HEAD
         messages: list[Message] = []
-        for number, (part, _) in enumerate(sections):
+        for number, section in enumerate(sections):
             if number in summaries:
-                messages.append(_write_summary(len(part), _cut_middle(summaries[number], characters)))
+                messages.append(_write_summary(len(section.messages), _cut_middle(summaries[number], characters)))
             else:
-                messages += part
+                messages += section.messages
         return replace(request, messages=tuple(messages))
 
 
@@ -216,8 +219,11 @@ def _estimate(message: Message) -> int:
     return tokens + ATTACHMENT_TOKENS * (len(message.images) + len(message.files))
 
 
-# Consecutive messages, and whether they are sent.
-_Section: TypeAlias = tuple[tuple[Message, ...], bool]
+class _Section(NamedTuple):
+    """Messages that follow each other, and are sent or left out together."""
+
+    messages: tuple[Message, ...]
+    is_sent: bool
 
 
 class _History:
@@ -282,9 +288,9 @@ class _History:
         for number, block in enumerate(self._blocks):
             messages = self._cut_block(block) if number < cut else block
             is_sent = number in kept
-            if sections and sections[-1][1] == is_sent:
-                messages = (*sections.pop()[0], *messages)
-            sections.append((messages, is_sent))
+            if sections and sections[-1].is_sent == is_sent:
+                messages = (*sections.pop().messages, *messages)
+            sections.append(_Section(messages, is_sent))
         return sections
 
     def _list_kept(self, point: int) -> list[int]:

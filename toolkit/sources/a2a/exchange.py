@@ -256,7 +256,9 @@ def _find_note(tool: str, task: Task) -> tuple[str, bool]:
         return GO_ON.format(tool=tool, id=task.id), False
     if state == TaskState.TASK_STATE_AUTH_REQUIRED:
         return SIGN_IN.format(tool=tool, id=task.id), True
-    return (f"[{FAILURES[state]}]", True) if state in FAILURES else ("", False)
+    if state in FAILURES:
+        return f"[{FAILURES[state]}]", True
+    return "", False
 
 
 def read_part(part: WirePart) -> Part:
