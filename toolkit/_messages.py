@@ -45,7 +45,7 @@ MEDIA_HINTS: Mapping[str, str] = make_hints(
 
 
 class FrozenValue:
-    """Base of frozen dataclasses; its `repr` omits fields that have their default."""
+    """Base of frozen dataclasses. Its `repr` omits fields that have their default."""
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(
@@ -610,7 +610,7 @@ def clean_json(value: Any) -> Any:
 
 
 def message_from_dict(data: Mapping[str, Any]) -> Message:
-    """Make a message from the output of `message_to_dict`; null counts as missing.
+    """Make a message from the output of `message_to_dict`. Null counts as missing.
 
     Raises:
         KeyError: The kind of message is unknown.

@@ -77,7 +77,7 @@ def _find_remedy(unknown: str, known: Collection[str], hints: Mapping[str, str])
 
 
 def explain_missing(*rows: tuple[str, str]) -> Callable[[object, str], NoReturn]:
-    """Make the `__getattr__` of a class, whose errors say what to write instead; the rows are those of `make_hints`."""
+    """Make the `__getattr__` of a class, whose errors say what to write instead. The rows are those of `make_hints`."""
     hints = make_hints(*rows)
 
     def refuse(self: object, name: str) -> NoReturn:
@@ -261,7 +261,7 @@ def _hide_cause(error: ToolkitError) -> None:
 
 
 def _is_from_application(error: BaseException) -> bool:
-    """Return whether an exception arose in the application; an annotation in quotes is evaluated by a library."""
+    """Return whether an exception arose in the application. An annotation in quotes is evaluated by a library."""
     frames = _list_frames(error.__traceback__)
     code = frames[-1].tb_frame.f_code if frames[1:] else None
     if code and (code.co_filename, code.co_name) == ("<string>", "<module>"):

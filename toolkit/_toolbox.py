@@ -291,7 +291,7 @@ class Toolbox:
         """Bind the function that executes a tool, before or after the tool is added. Also as `@box.bind("weather")`.
 
         The function gets the arguments by their names. If it has one parameter, of another name, this gets all
-        arguments as one object; three parameters of other names get this object, the tool and the context. A parameter
+        arguments as one object. Three parameters of other names get this object, the tool and the context. A parameter
         annotated ToolContext gets the context. Values are converted to the annotated types, and defaults are filled in.
         A function that was bound before is replaced, from the next call or run on.
 

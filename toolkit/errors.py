@@ -100,7 +100,7 @@ class DuplicateToolError(DefinitionError):
 
 
 class FingerprintError(DefinitionError):
-    """Two processes have different tools or settings; the message names the differences."""
+    """Two processes have different tools or settings. The message names the differences."""
 
 
 class ToolNotFoundError(DefinitionError, KeyError):
@@ -134,7 +134,7 @@ class Failed(ToolError):
 
 
 class StoreError(Failed):
-    """A file of `toolkit.stores` cannot be used, and nothing was written; the message says what to do."""
+    """A file of `toolkit.stores` cannot be used, and nothing was written. The message says what to do."""
 
 
 class NotFound(ToolError):
@@ -157,7 +157,7 @@ class UnknownActivity(NotFound):
 
 
 class InvalidArguments(ToolError):
-    """The arguments do not match the tool's parameters; the tool did not run."""
+    """The arguments do not match the tool's parameters. The tool did not run."""
 
     kind = "invalid_arguments"
     prefix = "Invalid arguments: "
@@ -175,7 +175,7 @@ class Cancelled(ToolError):
 
 
 class Denied(ToolError):
-    """A gate refused the call; the tool did not run."""
+    """A gate refused the call. The tool did not run."""
 
     kind = "denied"
 
@@ -226,7 +226,7 @@ class ModelError(RunError):
 
 
 class NoModelError(RunError):
-    """No model is configured, or the configured one cannot be used; the message says what to do."""
+    """No model is configured, or the configured one cannot be used. The message says what to do."""
 
 
 class LimitError(RunError):
@@ -258,7 +258,7 @@ class RunExistsError(RunError):
 
 
 class RunUnreachableError(RunError):
-    """No worker of a durable run answers, or no server; the run is not lost."""
+    """No worker of a durable run answers, or no server. The run is not lost."""
 
 
 if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name

@@ -138,7 +138,7 @@ class PrivateLoop:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(job(), loop))
 
     def close(self) -> None:
-        """Stop the loop; the next `run` starts another."""
+        """Stop the loop. The next `run` starts another."""
         with self._lock:
             loop, self._loop = self._loop, None
             if loop is None or self._thread is None or self._process != os.getpid():

@@ -68,7 +68,7 @@ class SyncBackend:
         cancellation: Cancellation | None = None,
         own_thread: bool = False,
     ) -> AsyncGenerator[T | Any, None]:
-        """Run jobs on threads; a single one stays on the caller's unless `own_thread`."""
+        """Run jobs on threads. A single one stays on the caller's unless `own_thread`."""
         if len(jobs) == 1 and not own_thread:
             value = await jobs[0]()
             while isinstance(channel, SimpleQueue) and not channel.empty():

@@ -97,7 +97,7 @@ async def capture(job: Callable[[], Coroutine[Any, Any, T]]) -> Outcome[T]:
 
 
 async def run_to_end(function: Callable[[Cancellation], T], cancellation: Cancellation) -> T:
-    """Run a function on a thread and wait for its end, even when cancelled; it gets a Cancellation to look at."""
+    """Run a function on a thread and wait for its end, even when cancelled. It gets a Cancellation to look at."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -174,7 +174,7 @@ def watch_loop(
 
 
 async def wait_until_done(task: asyncio.Task[Any], cancellation: Cancellation | None) -> None:
-    """Wait until a task is done or the wait is cancelled; the task continues."""
+    """Wait until a task is done or the wait is cancelled. The task continues."""
     if task.done():
         return
     waiter: asyncio.Future[bool] = task.get_loop().create_future()

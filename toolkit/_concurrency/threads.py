@@ -73,7 +73,7 @@ FAILURES = ("CancelledError", "BaseExceptionGroup", "PanicException")
 
 
 class OwnThread(threading.Thread):
-    """A thread that this library has started; an exception on it does not interrupt the application."""
+    """A thread that this library has started. An exception on it does not interrupt the application."""
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -122,7 +122,7 @@ class Semaphore:
             raise
 
     def release(self) -> None:
-        """Release the place; the first one waiting gets it."""
+        """Release the place. The first one waiting gets it."""
         with self._lock:
             while self._waiting:
                 ticket = self._waiting.popleft()
@@ -204,7 +204,7 @@ class AbandonedJobs:
             self._running.append(is_running)
 
     def abandon(self, *jobs: Job[Any]) -> None:
-        """Cancel jobs; those that are running count until they end."""
+        """Cancel jobs. Those that are running count until they end."""
         for job in jobs:
             job.cancel()
             if job.is_running():

@@ -26,7 +26,7 @@ class Anthropic(Dialect):
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
-        """Answer all calls by one user message; images and files of failed calls follow their results."""
+        """Answer all calls by one user message. Images and files of failed calls follow their results."""
         results = [_render_result(call, result) for call, result in done]
         others = [block for _, result in done if result.is_error for block in _render_attachments(result)]
         return [{"role": "user", "content": [*results, *others]}] if results else []

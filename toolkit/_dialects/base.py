@@ -126,7 +126,7 @@ class Dialect(ABC):
         return self.decode_calls(drop_repeated(tuple(self._parse_calls(reply))), specs)
 
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Convert the arguments of calls from the form that was sent; a call of an unknown tool is not changed."""
+        """Convert the arguments of calls from the form that was sent. A call of an unknown tool is not changed."""
         return self._decode_calls(calls, specs, metadata_keys)
 
     def _decode_calls(
@@ -210,7 +210,7 @@ class RunDialect(Dialect):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """A tool as a dialect sends it, and the differences from the tool's own schema; its text is a short report.
+    """A tool as a dialect sends it, and the differences from the tool's own schema. Its text is a short report.
 
     Attributes:
         tool: The tool's name.
@@ -311,7 +311,7 @@ def list_items(value: Any, name: str) -> list[Any]:
 
 
 def to_plain_item(item: Any) -> dict[str, Any] | None:
-    """Convert an item of any type to plain data that can be sent back; return None for anything else."""
+    """Convert an item of any type to plain data that can be sent back. Return None for anything else."""
     if hasattr(item, "model_dump"):
         item = item.model_dump(mode="python", by_alias=True, exclude_unset=True, warnings=False)
     if not isinstance(item, Mapping) or not isinstance(item.get("type"), str):
@@ -344,7 +344,7 @@ def join_text(content: Any) -> str:
 
 
 def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
-    """Make a call from values that a model wrote; values of wrong types are converted."""
+    """Make a call from values that a model wrote. Values of wrong types are converted."""
     try:
         text = replace_surrogates(to_json_text(arguments))
     except (ValueError, TypeError, RecursionError):
@@ -353,7 +353,7 @@ def make_call(name: Any, arguments: Any, provider_call_id: Any) -> ToolCall:
 
 
 def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
-    """Drop calls that repeat an earlier one, with the same id, name and arguments; keep all calls without an id."""
+    """Drop calls that repeat an earlier one, with the same id, name and arguments. Keep all calls without an id."""
     if len(calls) < 2:
         return tuple(calls)
 
@@ -389,7 +389,7 @@ def _to_name(value: Any) -> str:
 
 
 def split_function(item: Any) -> tuple[Any, Any]:
-    """Return name and arguments of a call in Chat Completions; the arguments of a custom tool are its input."""
+    """Return name and arguments of a call in Chat Completions. The arguments of a custom tool are its input."""
     function = get_member(item, "function") or get_member(item, "custom")
     arguments = get_member(function, "arguments")
     return get_member(function, "name"), get_member(function, "input") if arguments is None else arguments
@@ -401,7 +401,7 @@ def has_object_output(spec: ToolSpec) -> bool:
 
 
 def result_data(result: ToolResult) -> Any:
-    """Return a result as JSON data; text stays text, even if it looks like JSON."""
+    """Return a result as JSON data. Text stays text, even if it looks like JSON."""
     text = replace_surrogates(result.text)
     return text if isinstance(result.value, str) else load_if_json(text)
 

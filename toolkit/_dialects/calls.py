@@ -95,7 +95,7 @@ class Calls(RunDialect):
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
-        """Answer all calls by one user message; images and files follow in another."""
+        """Answer all calls by one user message. Images and files follow in another."""
         results = (render_plain_message(make_message(*each)) for each in done)
         return _merge_messages([*results, *render_attachments(done)])
 
@@ -177,7 +177,7 @@ class Calls(RunDialect):
         return _read_output(reply), (*calls, *self.decode_calls(_read_calls(reply), specs))
 
     def _render_tool(self, spec: ToolSpec) -> dict[str, Any]:
-        """Write the schema of a call: metadata, then parameters; definitions get names unique to the tool."""
+        """Write the schema of a call: metadata, then parameters. Definitions get names unique to the tool."""
         schema = rename_definitions(self.form(spec).schema, spec.name)
         identity = {TOOL: spec.name} if spec.activity is None else {TOOL: spec.name, ACTIVITY: spec.activity}
         if spec.module:
@@ -220,7 +220,7 @@ def response_format(schema: Mapping[str, Any], *, strict: bool = False) -> dict[
 
 
 def load_reply(text: str) -> dict[str, Any] | None:
-    """Parse a reply that lists calls, with or without a Markdown fence; return None for anything else."""
+    """Parse a reply that lists calls, with or without a Markdown fence. Return None for anything else."""
     try:
         reply = load_json(strip_fence(text))
     except ValueError:
@@ -280,7 +280,7 @@ def _read_calls(reply: Mapping[str, Any]) -> Iterator[ToolCall]:
 
 
 def _read_call(item: Any) -> ToolCall:
-    """Make a call from an item; a call without a tool's name gets an empty one, and is refused later."""
+    """Make a call from an item. A call without a tool's name gets an empty one, and is refused later."""
     if not isinstance(item, dict) or TOOL not in item:
         return ToolCall(name="", arguments=dump_json(item))
     arguments = {key: value for key, value in item.items() if key != TOOL}

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _Table(dict[str, T]):
-    """Entries by name, for an option; looking up an unknown name raises a ValueError that lists the names."""
+    """Entries by name, for an option. Looking up an unknown name raises a ValueError that lists the names."""
 
     def __init__(self, option: str, entries: Mapping[str, T]) -> None:
         super().__init__(entries)

@@ -62,7 +62,7 @@ class Chat(RunDialect):
 
     @override
     def render_results(self, done: FinishedCalls, specs: Sequence[ToolSpec] = ()) -> list[dict[str, Any]]:
-        """Answer each call by a message of the role tool; images and files follow in a user message."""
+        """Answer each call by a message of the role tool. Images and files follow in a user message."""
         return [*(render_message(make_message(*each)) for each in done), *render_attachments(done)]
 
     def render_request(self, request: ModelRequest) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def render_attachments(done: FinishedCalls) -> list[dict[str, Any]]:
 
 
 def get_message(reply: Any) -> Any:
-    """Return the message in a completion, or in one of its choices; a message alone is returned as it is."""
+    """Return the message in a completion, or in one of its choices. A message alone is returned as it is."""
     choices = get_member(reply, "choices")
     is_completion = isinstance(choices, (list, tuple)) and choices and choices[0] is not None
     choice = choices[0] if is_completion else reply
@@ -191,7 +191,7 @@ def read_extra(call: Any) -> str:
 
 
 def read_reasoning(message: Any) -> tuple[str, str]:
-    """Return the reasoning of a message, and the key that has it; an empty one is sent back, too.
+    """Return the reasoning of a message, and the key that has it. An empty one is sent back, too.
 
     vLLM drops it if it comes with the other key, and Groq and Cerebras refuse that. DeepSeek needs an empty one, too.
     """
@@ -241,7 +241,7 @@ _MESSAGES = (SystemMessage, UserMessage, ModelResponse, ToolMessage)
 
 
 def parse_history(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Read a history in wire form; messages of this library are returned unchanged.
+    """Read a history in wire form. Messages of this library are returned unchanged.
 
     Raises:
         ValueError: A message has no role or an unknown one, or lacks a member that its role requires.

@@ -67,7 +67,7 @@ class Interactions(Gemini):
 
     @override
     def _parse_calls(self, reply: Any) -> Iterable[ToolCall]:
-        """Read an interaction, or its steps; leave out calls that have a result, as in a stored interaction."""
+        """Read an interaction, or its steps. Leave out calls that have a result, as in a stored interaction."""
         steps = list_items(reply, "steps")
         answered = [get_member(step, "call_id") for step in steps if get_member(step, "type") == "function_result"]
         for step in steps:

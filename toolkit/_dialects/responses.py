@@ -80,7 +80,7 @@ class Responses(RunDialect):
 
     @override
     def decode_calls(self, calls: Iterable[ToolCall], specs: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Decode calls; rename a call with a wrong namespace `namespace.name`, which is not the name of a tool."""
+        """Decode calls. Rename a call with a wrong namespace `namespace.name`, which is not the name of a tool."""
         known = {(spec.name, spec.namespace or spec.name) for spec in specs}
         named = [
             replace(call, name=f"{call.namespace}.{call.name}")
@@ -171,7 +171,7 @@ def parse_call(item: Any) -> ToolCall:
 
 
 def output_text(items: Iterable[Any]) -> str:
-    """Join the text of messages, refusals included; comments on the way to another message are not the answer."""
+    """Join the text of messages, refusals included. Comments on the way to another message are not the answer."""
     messages = [item for item in items if get_member(item, "type") == "message"]
     answers = [item for item in messages if get_member(item, "phase") != "commentary"]
     return "".join(map(_item_text, answers or messages))
@@ -185,7 +185,7 @@ def reasoning_text(items: Iterable[Any]) -> str:
 
 
 def _render_answer(message: ToolMessage, call_item: Item) -> dict[str, Any]:
-    """Write the item that answers a call, with images and files; the call's own item is empty if it is unknown."""
+    """Write the item that answers a call, with images and files. The call's own item is empty if it is unknown."""
     text = replace_surrogates(message.text)
     others = _render_attachments(message.images, message.files)
     return {
@@ -285,7 +285,7 @@ def _render_call(call: ToolCall, namespaces: Mapping[str, str]) -> dict[str, Any
 
 
 def _sanitize_call(item: Item, call: ToolCall) -> dict[str, Any]:
-    """Return a call with an id, a name and arguments that servers accept; a custom tool's input may be any text."""
+    """Return a call with an id, a name and arguments that servers accept. A custom tool's input may be any text."""
     sanitized = {**item, "call_id": call.provider_call_id or call.id, "name": sanitize_name(call.name)}
     if item["type"] == "function_call":
         sanitized["arguments"] = sanitize_arguments(replace_surrogates(call.wire_arguments or call.arguments))

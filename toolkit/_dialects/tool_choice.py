@@ -69,7 +69,7 @@ def applies_to_turn(choice: Any, turn: int) -> bool:
 
 
 def allowed_names(names: Collection[str], choice: str | None, allowed: tuple[str, ...] | None) -> frozenset[str]:
-    """Return the names of the tools that an answer may call; calls of others are not executed."""
+    """Return the names of the tools that an answer may call. Calls of others are not executed."""
     if choice == "none":
         return frozenset()
     return frozenset(names if allowed is None else (name for name in names if name in allowed))

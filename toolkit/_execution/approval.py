@@ -129,7 +129,7 @@ STOPPED_TEXT = "Not run: the run was stopped."
 
 
 class Stopped(ToolkitError):
-    """An approver ended the run; the message is its reason."""
+    """An approver ended the run. The message is its reason."""
 
 
 class RecordedDecisions:

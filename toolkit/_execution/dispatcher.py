@@ -396,7 +396,7 @@ def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
 
 
 def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult) -> ToolResult:
-    """Replace the text of an error; if that fails, the text stays."""
+    """Replace the text of an error. If that fails, the text stays."""
     try:
         text = format_error(result)
         if not isinstance(text, str):

@@ -168,7 +168,7 @@ class Gates:
         raise Denied(DENIED)
 
     async def approve(self, approver: Approver | None, request: ApprovalRequest, backend: Backend) -> Decision:
-        """Ask the tool's own rule and one approver about a call; return the decision that approves it.
+        """Ask the tool's own rule and one approver about a call. Return the decision that approves it.
 
         Raises:
             Denied: The tool's own rule raised it.

@@ -121,7 +121,7 @@ class NotStarted(TimedOut):
 
 
 def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[Any]:
-    """Wait on this thread for the outcome of a submitted call; one that has not started at the deadline does not start.
+    """Wait on this thread for the outcome of a submitted call. One that has not started at the deadline does not start.
 
     Raises:
         NotStarted: The deadline has passed, and the executor never started the call.
@@ -183,7 +183,7 @@ class RemoteOutcome:
         return RemoteOutcome(error=pickled, label=label, trace=trace, base=cast("type[Exception]", base))
 
     def restore(self) -> Outcome[Any]:
-        """Return the outcome; an exception that cannot be unpickled is replaced by one of its name, text and base."""
+        """Return the outcome. An exception that cannot be unpickled is replaced by one of its name, text and base."""
         if self.label is None:
             return self.value, None
         error: Any = capture_outcome(lambda: pickle.loads(self.error))[0]  # noqa: S301  from a tool of our own

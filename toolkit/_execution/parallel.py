@@ -150,7 +150,7 @@ class ParallelCalls:
         return [results[id(call)] for call in copies]
 
     async def first(self, calls: Iterable[ToolCall], *, needs_success: bool) -> ToolResult:
-        """Execute calls until one ends, or succeeds, and cancel the others; return an error if none does."""
+        """Execute calls until one ends, or succeeds, and cancel the others. Return an error if none does."""
         copies = _copy_calls(calls)
         errors: dict[int, str] = {}
         async with aclosing(self.ends(copies)) as ends:
@@ -161,7 +161,7 @@ class ParallelCalls:
         return ToolResult.from_error(Failed("; ".join(errors[id(call)] for call in copies) or "there is no call"))
 
     async def ends(self, calls: Sequence[ToolCall]) -> AsyncGenerator[ToolCallFinished, None]:
-        """Execute calls at the same time and give each end as it comes; leaving early cancels the rest.
+        """Execute calls at the same time and give each end as it comes. Leaving early cancels the rest.
 
         Raises:
             TypeError: The tool of a call takes deps that the context does not have.

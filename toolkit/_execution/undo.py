@@ -90,7 +90,7 @@ class Undoer:
     backend: Backend
 
     async def undo(self) -> tuple[Undo, ...]:
-        """Undo the calls that have succeeded, the last call first; a failed undo does not stop the others.
+        """Undo the calls that have succeeded, the last call first. A failed undo does not stop the others.
 
         Raises:
             StoreError: The ledger cannot be read or written, or is damaged; nothing was undone.

@@ -50,7 +50,7 @@ DEFAULT_HEADERS: Mapping[str, str] = {
 class HttpClient(httpx2.AsyncBaseTransport):
     """Sends requests through a guarded network, with limits on time and size.
 
-    A response has its body, decompressed, up to `max_bytes`; its extension `is_cut` says whether there was more. This
+    A response has its body, decompressed, up to `max_bytes`. Its extension `is_cut` says whether there was more. This
     class can be the transport of an `httpx2.AsyncClient`.
 
     Args:
@@ -100,7 +100,7 @@ class HttpClient(httpx2.AsyncBaseTransport):
         return response
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request, and return its response with any status; redirects are not followed.
+        """Send one request, and return its response with any status. Redirects are not followed.
 
         Raises:
             httpx2.HTTPError: There is no complete response in time.
@@ -211,7 +211,7 @@ def _choose_encoding(names: str) -> str:
 
 @contextmanager
 def _translate_errors(phase: str) -> Iterator[None]:
-    """Translate errors of httpcore2 to those of httpx2 with the same names; the message begins with the phase.
+    """Translate errors of httpcore2 to those of httpx2 with the same names. The message begins with the phase.
 
     The message does not repeat bytes of the server, which may contain a key from the request.
     """
@@ -256,7 +256,7 @@ def parse_url(text: str, base: httpx2.URL | None = None) -> httpx2.URL:
 
 
 def check_url(url: httpx2.URL) -> None:
-    """Check the scheme, user, host and port of a URL; the addresses of the host are checked later.
+    """Check the scheme, user, host and port of a URL. The addresses of the host are checked later.
 
     Raises:
         ValueError: It has another scheme, an invalid host or port, or a user.

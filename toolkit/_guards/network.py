@@ -126,11 +126,11 @@ def _find_reason(table: _Table, address: Address) -> str | None:
 
 
 class RefusedConnection(httpx2.ConnectError):
-    """A connection is not allowed; the message has the reason."""
+    """A connection is not allowed. The message has the reason."""
 
 
 def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
-    """Parse an entry of `allow`; return its network, or its host name in lower case, and its only port, if it has one.
+    """Parse an entry of `allow`. Return its network, or its host name in lower case, and its only port, if it has one.
 
     Raises:
         DefinitionError: The entry is not a network, address or host name.

@@ -49,14 +49,14 @@ def check_whole(name: str, value: int, least: int = 1) -> int:
 
 
 def check_number(name: str, value: float, least: float = 0) -> float:
-    """Check that a value is a number of at least `least`; it may be infinite."""
+    """Check that a value is a number of at least `least`. It may be infinite."""
     if not is_float(value) or not value >= least:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of at least {least:g}.")
     return value
 
 
 def check_seconds(name: str, value: float, default: float | None = None) -> float:
-    """Check that a value is a number of seconds, at most MAX_SECONDS; return the default, if any, for 0 or less."""
+    """Check that a value is a number of seconds, at most MAX_SECONDS. Return the default, if any, for 0 or less."""
     if not is_number(value) or not value <= MAX_SECONDS:
         raise DefinitionError(f"{name}={value!r:.100} is not a number of seconds, at most {MAX_SECONDS:,.0f}.")
     if value > 0:

@@ -111,7 +111,7 @@ class Root:
         return tuple(names)
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """Open a path; the kernel's lookup follows links that stay inside.
+        """Open a path. The kernel's lookup follows links that stay inside.
 
         Raises:
             OSError: The path cannot be opened, or is outside.
@@ -132,7 +132,7 @@ class Root:
 
     @contextmanager
     def open_parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the parent directory of a path, and yield it with the path's last name; no link is followed.
+        """Open the parent directory of a path, and yield it with the path's last name. No link is followed.
 
         Raises:
             OSError: The directory does not exist or is outside, or the path is that of the root itself.
@@ -148,7 +148,7 @@ class Root:
             os.close(opened)
 
     def make_parents(self, path: str) -> None:
-        """Make the missing parent directories of a path, with mode 0755; no link is followed.
+        """Make the missing parent directories of a path, with mode 0755. No link is followed.
 
         Raises:
             OSError: A directory cannot be made, or is outside; or the path begins with `~` for the home directory, and
@@ -249,7 +249,7 @@ class KernelLookup:
 
 
 def open_stepwise(directory: int, names: Sequence[str], flags: int) -> int:
-    """Open a path one name at a time; no link is followed."""
+    """Open a path one name at a time. No link is followed."""
     current = os.dup(directory)
     try:
         for name in names[:-1]:

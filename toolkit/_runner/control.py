@@ -62,7 +62,7 @@ class MessageQueue:
             return self._take(self._steering)
 
     def take_or_close(self) -> list[UserMessage]:
-        """Return the messages that the model reads after its answer; close the queue if there is none."""
+        """Return the messages that the model reads after its answer. Close the queue if there is none."""
         with self._lock:
             messages = self._take(self._steering) or self._take(self._follow_ups)
             self._is_closed = not messages

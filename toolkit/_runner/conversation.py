@@ -101,7 +101,7 @@ class Paused:
 
 @dataclass(frozen=True)
 class Finished:
-    """Step: return the answer; the run is over."""
+    """Step: return the answer. The run is over."""
 
     output: str
     reason: FinishReason
@@ -180,7 +180,7 @@ class Conversation:
         return prices.compute_cost(self._usage) if prices else None
 
     def next(self, seconds: float = 0.0) -> Step:
-        """Return the next step, `seconds` after the start of the run; it stays the same until an outcome is reported.
+        """Return the next step, `seconds` after the start of the run. It stays the same until an outcome is reported.
 
         Raises:
             LimitError: A limit is reached, and `on_limit="raise"`.
@@ -361,7 +361,7 @@ class Conversation:
         is_stopped: bool = False,
         find_answer: Callable[[Sequence[ToolMessage]], str | None] = lambda _: None,
     ) -> Sequence[ToolMessage]:
-        """Add the results of the open calls; end the run if an approver has ended it, or if one of them is the answer.
+        """Add the results of the open calls. End the run if an approver has ended it, or if one of them is the answer.
 
         Args:
             results: The results, in any order.

@@ -26,7 +26,7 @@ _Place: TypeAlias = tuple[int, int]
 
 
 def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Parse a history, of messages or of dicts in OpenAI's form, and repair it; log each change as a warning.
+    """Parse a history, of messages or of dicts in OpenAI's form, and repair it. Log each change as a warning.
 
     Raises:
         ConversationError: A message has no known form.
@@ -38,10 +38,10 @@ def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
 
 
 def repair_history(messages: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
-    """Repair a history, and return it with notes of the changes; a valid one is returned unchanged, without notes.
+    """Repair a history, and return it with notes of the changes. A valid one is returned unchanged, without notes.
 
     A call without a result gets an error. A result moves to the last earlier call with its id that has no result, or
-    else to a later one; a result without a call is left out. A call whose id was used before gets another id, and
+    else to a later one. A result without a call is left out. A call whose id was used before gets another id, and
     arguments that are not a JSON object become an empty one. Ids and names of results are filled in without a note.
     """
     results, notes = _pair_results(messages)
@@ -153,7 +153,7 @@ def _repair_call(call: ToolCall, ids: _UniqueIds, notes: list[str]) -> ToolCall:
 
 
 def _list_ids(provider_call_id: str, own: str) -> tuple[str, ...]:
-    """List the ids by which a call and its result may be matched; the empty id counts if there is no other."""
+    """List the ids by which a call and its result may be matched. The empty id counts if there is no other."""
     return tuple(dict.fromkeys(filter(None, (provider_call_id, own)))) or ("",)
 
 

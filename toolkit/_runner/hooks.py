@@ -106,7 +106,7 @@ def notify(observers: Iterable[Hook], event: Event | BaseException, run_id: str)
 
 
 async def apply_model_hook(hook: Hook, given: T, context: ToolContext[Any], backend: Backend) -> T:
-    """Run one hook on a request or a response of the model; its exceptions are raised."""
+    """Run one hook on a request or a response of the model. Its exceptions are raised."""
     arguments = (given, context) if find_misfit(hook, given) else (given,)
     return _get_replacement(await call_function(hook, arguments, backend, context.cancellation), given, hook)
 

@@ -87,7 +87,7 @@ def run_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> lis
 
 
 async def arun_all(create: Callable[[RunRequest], Run[Any]], batch: PromptBatch) -> list[PromptOutcome]:
-    """Do what `run_all` does, in the running event loop; cancelling it cancels the runs."""
+    """Do what `run_all` does, in the running event loop. Cancelling it cancels the runs."""
     get_loop()
     waiting = enumerate(batch.prompts)
 
@@ -156,7 +156,7 @@ class PromptBatch:
         self._start = time.monotonic()
 
     def skip(self, number: int, prompt: Prompt) -> bool:
-        """Use the saved answer to a prompt; return False if there is none."""
+        """Use the saved answer to a prompt. Return False if there is none."""
         saved = self._answers.take(prompt) if self._answers else None
         if saved is None:
             return False
@@ -232,7 +232,7 @@ class Answers:
     """The answers to prompts in a file, one per line, so that a second attempt runs only the other prompts.
 
     A line is added at the end in one write, and never changed. A process that dies while it writes leaves half a line,
-    which is not an answer; the next answer starts on a new line. The same prompt may be in the file several times: each
+    which is not an answer. The next answer starts on a new line. The same prompt may be in the file several times: each
     of its answers is taken once.
 
     Args:
@@ -300,7 +300,7 @@ class Answers:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _add(self, line: str, number: int) -> None:
-        """Read a line; skip it if it is incomplete or damaged."""
+        """Read a line. Skip it if it is incomplete or damaged."""
         if not (line.startswith(BEGINNING) or BEGINNING.startswith(line)):
             raise StoreError(
                 f"Line {number} of {str(self._path)!r} is not an answer that map() has saved: choose another file."
@@ -320,7 +320,7 @@ class Answers:
 
 
 def _digest(prompt: Prompt) -> str:
-    """Return a digest of the message that is sent; the content of files counts, not their names."""
+    """Return a digest of the message that is sent. The content of files counts, not their names."""
     if isinstance(prompt, RunState):
         text = prompt.to_json()
     else:

@@ -66,7 +66,7 @@ class ModelCaller:
         return self.tool_caller.deadline if step.with_tools else self.cancellation
 
     async def call(self, step: CallModel, backend: Backend) -> AsyncGenerator[Piece, None]:
-        """Call the model, and yield the pieces of its response; the last one is the whole response.
+        """Call the model, and yield the pieces of its response. The last one is the whole response.
 
         Raises:
             ModelError: There is no response.

@@ -52,7 +52,7 @@ Refresh: TypeAlias = Literal["run", "iteration"]
 
 
 class RunnerOptions(TypedDict, total=False):
-    """Options of a Runner besides toolbox, model and instructions; its docstring says what each means."""
+    """Options of a Runner besides toolbox, model and instructions. Its docstring says what each means."""
 
     max_turns: int | None
     name: str | None

@@ -23,9 +23,9 @@ NOTHING_TO_ANSWER = "There is nothing to answer: pass a prompt, or messages."
 
 
 def make_user_message(given: UserInput) -> UserMessage:
-    """Make a message of what a user sends; a file or image alone is a list of one.
+    """Make a message of what a user sends. A file or image alone is a list of one.
 
-    The texts of a list are joined by line breaks; the attachments follow.
+    The texts of a list are joined by line breaks. The attachments follow.
 
     Raises:
         TypeError: A part is of another type.

@@ -122,7 +122,7 @@ class Run(Generic[T]):
     async def _observe(
         self, events: AsyncGenerator[Event, None], observers: Sequence[Hook]
     ) -> AsyncGenerator[Event, None]:
-        """Yield events after passing them to the hooks; pass an exception that ends the run, too."""
+        """Yield events after passing them to the hooks. Pass an exception that ends the run, too."""
         run_id = self.conversation.run_id
         has_ended = False
         try:
@@ -180,7 +180,7 @@ class Run(Generic[T]):
         yield RunFinished(output=output, finish_reason=result.finish_reason, usage=result.usage)
 
     async def _save(self, backend: Backend) -> RunResult[T]:
-        """Save the ended run, and return its result; undo it first, if it failed and `undo_on_failure` is set."""
+        """Save the ended run, and return its result. Undo it first, if it failed and `undo_on_failure` is set."""
         if self.create_undoer or self.save_messages or self.settings.checkpoint:
             await backend.complete(partial(self._save_end, backend))
         return require_result(self.result)

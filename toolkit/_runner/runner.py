@@ -513,7 +513,7 @@ class Runner(Controls):
 
     @property
     def model(self) -> Model:
-        """The model. It is chosen when it is first needed; the embedded model is then downloaded and started.
+        """The model. It is chosen when it is first needed. The embedded model is then downloaded and started.
 
         Raises:
             NoModelError: No model is configured.

@@ -282,7 +282,7 @@ class RunHandle(Controls, Generic[T]):
         return self._events[number] if number < len(self._events) else None
 
     def _wait(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait until a condition holds; return False when the time is up."""
+        """Wait until a condition holds. Return False when the time is up."""
         end = math.inf if timeout is None else time.monotonic() + timeout
         with self._changed:
             while not (holds := condition()) and (left := end - time.monotonic()) > 0:

@@ -441,7 +441,7 @@ class TurnCalls:
 
     @property
     def error(self) -> Exception | None:
-        """The first exception that ends the run, with `raise_errors=True`; a ToolError is for the model."""
+        """The first exception that ends the run, with `raise_errors=True`. A ToolError is for the model."""
         if not self._caller.settings.raise_errors:
             return None
         results = (self.finished[call.id].result for call in self._calls if call.id in self.finished)

@@ -74,7 +74,7 @@ class ArgumentParser:
         return ErrorExplainer(self.schema, summarize_signature(self._name, self.schema))
 
     def parse(self, arguments: RawArguments | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Parse and validate a call's arguments; return values by name, and the repairs that were needed.
+        """Parse and validate a call's arguments. Return values by name, and the repairs that were needed.
 
         Args:
             arguments: Raw text, of at most MAX_TEXT characters; or a mapping, if a server has parsed the text
@@ -125,7 +125,7 @@ class ArgumentParser:
         return self.validate(text)
 
     def repair(self, text: RawArguments, error: Exception) -> Parsed:
-        """Repair a text that is not valid, if that is safe, and validate it again; a mapping is parsed as usual."""
+        """Repair a text that is not valid, if that is safe, and validate it again. A mapping is parsed as usual."""
         if not isinstance(text, str):
             return self.try_parse(text)
         if not isinstance(error, ValidationError):
@@ -177,7 +177,7 @@ def _explain_exception(error: Exception) -> InvalidArguments:
 def _repair_text(
     text: str, faults: Sequence[ErrorDetails], schema: Mapping[str, Any]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Repair the invalid values in a text; return it with notes, or None if nothing can be repaired safely."""
+    """Repair the invalid values in a text. Return it with notes, or None if nothing can be repaired safely."""
     candidates = [fault for fault in faults if fault["type"] in _REPAIRABLE or fault["input"] is None]
     if not candidates:
         return None

@@ -98,7 +98,7 @@ class TypeWriter:
     unknown: list[tuple[type, Node]] = field(default_factory=list)
 
     def write_usual(self, types: Mapping[str, Any]) -> dict[str, Written]:
-        """Write the common types among named types, by name; leave out the others."""
+        """Write the common types among named types, by name. Leave out the others."""
         written = {}
         for name, annotation in types.items():
             before = self.definitions
@@ -192,7 +192,7 @@ def _write_tuple(writer: TypeWriter, args: tuple[Any, ...]) -> Written:
 
 
 def _list_items(args: tuple[Any, ...]) -> Iterable[tuple[Any, bool]]:
-    """List the types of a tuple's items, and whether each is repeated; an unpacked tuple is replaced by its items."""
+    """List the types of a tuple's items, and whether each is repeated. An unpacked tuple is replaced by its items."""
     if args[1:] == (...,):
         return [(args[0], True)]
     return chain.from_iterable(map(_unpack_item, args))
@@ -410,7 +410,7 @@ def _sort_sets(value: Any) -> Any:
 
 
 def _clean_node(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop the title, a default that JSON cannot represent, and repeated enum values; sort the default of a set."""
+    """Drop the title, a default that JSON cannot represent, and repeated enum values. Sort the default of a set."""
     default = node.get("default")
     if isinstance(default, list) and any(kind.get("uniqueItems") for kind in node.get("anyOf", [node])):
         default = sorted(default, key=json.dumps)

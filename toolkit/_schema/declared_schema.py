@@ -38,7 +38,7 @@ class ModelArguments(dict[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class DocumentSchema(ArgumentSchema):
-    """Argument schema from a JSON Schema; values are plain data."""
+    """Argument schema from a JSON Schema. Values are plain data."""
 
     document: dict[str, Any]
 
@@ -103,7 +103,7 @@ class TypeSchema(ArgumentSchema):
 
     @property
     def undefined_names(self) -> Collection[str]:
-        """Names of optional members of a TypedDict; a member of another type is required, or has a default."""
+        """Names of optional members of a TypedDict. A member of another type is required, or has a default."""
         return super().undefined_names if is_typeddict(get_origin(self.kind) or self.kind) else ()
 
     def to_plain(self, values: dict[str, Any], *, by_alias: bool) -> dict[str, Any]:

@@ -226,7 +226,7 @@ def _match_field(line: str, known: frozenset[str]) -> _Section | None:
 
 
 def _match_heading(line: str, below: str) -> _Section | None:
-    """Match a heading; an underlined one with an unknown title begins prose."""
+    """Match a heading. An underlined one with an unknown title begins prose."""
     match = _HEADING.match(line)
     if match is None:
         return None
@@ -435,7 +435,7 @@ def _find_calls(text: str, name: str, signature: Signature, keys: Mapping[str, s
 
 
 def _parse(code: str) -> ast.AST:
-    """Parse a statement; return an empty module if it is not Python."""
+    """Parse a statement. Return an empty module if it is not Python."""
     try:
         return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -61,7 +61,7 @@ class ArgumentSchema(Uncached):
 
     @cached_property
     def validator(self) -> Callable[[str], dict[str, Any]]:
-        """Function that turns JSON text into values by name; it raises pydantic-core's `ValidationError`."""
+        """Function that turns JSON text into values by name. It raises pydantic-core's `ValidationError`."""
         raise NotImplementedError
 
     @property
@@ -215,7 +215,7 @@ def _is_unpacked(annotation: Any) -> bool:
 
 
 def _has_required_item(items: Any) -> bool:
-    """Return whether a tuple is never empty; a list may be."""
+    """Return whether a tuple is never empty. A list may be."""
     args = get_args(items) if get_origin(items) is tuple else ()
     return args[1:] != (...,) and not all(map(_is_unpacked, args))
 
@@ -389,7 +389,7 @@ class ParameterSchema(ArgumentSchema):
         return properties
 
     def _generate(self, parameters: Sequence[Parameter], usual: dict[str, Property], writer: TypeWriter) -> Properties:
-        """Describe parameters by pydantic; leave out those that no JSON can fill, if they have a default."""
+        """Describe parameters by pydantic. Leave out those that no JSON can fill, if they have a default."""
         hidden: dict[str, str] = {}
         try:
             generated, definitions, core_definitions = self._describe(parameters)

@@ -224,14 +224,14 @@ def _write_constraints(core: Any, generated: JsonSchemaValue) -> JsonSchemaValue
 
 
 def _write_flag(kind: type[Flag]) -> JsonSchemaValue:
-    """Write a flag as a number, the sum of any of its members; a docstring of its class replaces the description."""
+    """Write a flag as a number, the sum of any of its members. A docstring of its class replaces the description."""
     least, most = find_flag_bounds(kind)
     text = f"The sum of any of: {_list_members(kind)}."
     return {"type": "integer", "minimum": least, "maximum": most, "description": text}
 
 
 def _name_members(generated: JsonSchemaValue, kind: type[Enum]) -> JsonSchemaValue:
-    """Describe an enum whose values are no texts by the names of its members; a docstring replaces that, too."""
+    """Describe an enum whose values are no texts by the names of its members. A docstring replaces that, too."""
     return generated if generated.get("type") == "string" else {**generated, "description": f"{_list_members(kind)}."}
 
 

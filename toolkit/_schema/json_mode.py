@@ -131,7 +131,7 @@ def _adapt_dict(core: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_key(key: str, validate: Callable[[Any], Any]) -> Any:
-    """Validate a key as text; if that fails, validate the number, bool or null that the text spells."""
+    """Validate a key as text. If that fails, validate the number, bool or null that the text spells."""
     try:
         return validate(key)
     except ValidationError:

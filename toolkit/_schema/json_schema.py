@@ -22,7 +22,7 @@ DATA = frozenset({"default", "const", "enum", "examples", "example", "required",
 
 
 class UnusableType(Exception):
-    """No value of a type is valid, or none can be checked, so no call can have one; the message says why."""
+    """No value of a type is valid, or none can be checked, so no call can have one. The message says why."""
 
 
 def find_flag_bounds(kind: type[Flag]) -> tuple[int, int]:
@@ -71,7 +71,7 @@ def inline_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def wrap_schema(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the schema of an object with a schema as its one property, which is required; definitions move up."""
+    """Return the schema of an object with a schema as its one property, which is required. Definitions move up."""
     inner = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
     whole: dict[str, Any] = {"type": "object", "properties": {key: inner}, "required": [key]}
     return {**whole, "$defs": schema["$defs"]} if "$defs" in schema else whole
@@ -100,7 +100,7 @@ def is_json_number(value: Any) -> bool:
 
 
 def to_hashable(value: Any) -> Any:
-    """Convert a value to a hashable key; keys are equal if their JSON is: 1 equals 1.0, but not true."""
+    """Convert a value to a hashable key. Keys are equal if their JSON is: 1 equals 1.0, but not true."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def to_hashable(value: Any) -> Any:
 
 
 def list_allowed_values(schema: Schema, otherwise: list[Any]) -> list[Any]:
-    """List the values that `enum` or `const` allows; return `otherwise` if there is neither."""
+    """List the values that `enum` or `const` allows. Return `otherwise` if there is neither."""
     values = [schema["const"]] if "const" in schema else schema.get("enum", otherwise)
     return values if isinstance(values, list) else otherwise
 
@@ -122,12 +122,12 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def is_secret(schema: Schema) -> bool:
-    """Return whether a schema is that of a secret: `writeOnly` or `format: password`; pydantic's secrets have both."""
+    """Return whether a schema is that of a secret: `writeOnly` or `format: password`. Pydantic's secrets have both."""
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
 def resolve_reference(schema: Schema, root: Any) -> Schema:
-    """Resolve a schema's reference; one that has no target matches everything."""
+    """Resolve a schema's reference. One that has no target matches everything."""
     for _ in range(64):
         if not isinstance(schema.get("$ref"), str):
             return schema
@@ -195,7 +195,7 @@ def add_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_alternative(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that also allows values of another one; the description becomes that of the whole."""
+    """Return a schema that also allows values of another one. The description becomes that of the whole."""
     description = {key: value for key, value in schema.items() if key == "description"}
     bare = {key: value for key, value in schema.items() if key != "description"}
     choices = bare["anyOf"] if bare.keys() == {"anyOf"} else [bare]

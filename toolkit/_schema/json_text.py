@@ -51,7 +51,7 @@ _LATIN = re.compile("[A-Za-z]")
 
 @dataclass
 class Nesting:
-    """Tracker of brackets and strings in a text that arrives in pieces; it need not be JSON."""
+    """Tracker of brackets and strings in a text that arrives in pieces. It need not be JSON."""
 
     _depth: int = 0
     _quote: str = ""  # of the current string; empty outside of strings
@@ -101,7 +101,7 @@ class Nesting:
 
 
 def to_json_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
-    """Convert raw arguments to JSON text; text is returned as it is."""
+    """Convert raw arguments to JSON text. Text is returned as it is."""
     if isinstance(arguments, bytes):
         arguments = arguments.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 are refused later
     if isinstance(arguments, str):
@@ -130,7 +130,7 @@ def load_json(text: str) -> Any:
 
 
 def load_if_json(text: str) -> Any:
-    """Load a JSON text; return any other text unchanged."""
+    """Load a JSON text. Return any other text unchanged."""
     try:
         return from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError):  # the latter of unpaired surrogates
@@ -177,7 +177,7 @@ def strip_fence(text: str) -> str:
 
 
 def load_object(text: str) -> dict[str, Any] | None:
-    """Load a text that is one whole JSON object; return None for any other."""
+    """Load a text that is one whole JSON object. Return None for any other."""
     try:
         document = from_json(text)
     except ValueError:

@@ -42,7 +42,7 @@ def collect_names(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _collect_class_names(classes: Iterable[type]) -> dict[str, Any]:
-    """Collect the inner types and type parameters of classes; those of later ones win."""
+    """Collect the inner types and type parameters of classes. Those of later ones win."""
     names: dict[str, Any] = {}
     for each in classes:
         declared = vars(each).get("__type_params__")

@@ -436,7 +436,7 @@ def find_source(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unwrap_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Unwrap one layer of a callable; return the callable itself if it wraps nothing."""
+    """Unwrap one layer of a callable. Return the callable itself if it wraps nothing."""
     if isinstance(function, partial):
         return function.func
     if getattr(function, "__wrapped__", None) is not None:
@@ -645,7 +645,7 @@ def find_type_arguments(kind: Any, home: type) -> dict[Any, Any]:
 
 
 def _split_alias(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Split a generic alias into the class and its arguments; those of pydantic's models are classes."""
+    """Split a generic alias into the class and its arguments. Those of pydantic's models are classes."""
     own = getattr(kind, "__pydantic_generic_metadata__", {})
     return own.get("origin") or get_origin(kind) or kind, own.get("args") or get_args(kind)
 

@@ -163,7 +163,7 @@ class Bindings:
         return last.composed
 
     def _rename(self, names: Mapping[str, str]) -> Bindings:
-        """Copy the tables for some of the tools; overrides of the current context become part of the copy.
+        """Copy the tables for some of the tools. Overrides of the current context become part of the copy.
 
         `names` has the new names by the old ones, without the tools that are left out. A function or a choice under a
         tool's name gets the tool's new name, or is left out with it.

@@ -141,7 +141,7 @@ def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator
 
 
 def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
-    """Check one tool; the findings have its name from `check_tools`."""
+    """Check one tool. The findings have its name from `check_tools`."""
     try:
         schema = tool.parameters
         rendered = dialect.render_tool(tool._spec)

@@ -326,7 +326,7 @@ class Fingerprint:
 
 
 def make_fingerprint(tools: Collection[Tool[..., Any]], settings: Mapping[str, Any]) -> Fingerprint:
-    """Make the fingerprint of tools and settings; a setting that is None counts as one that is not there.
+    """Make the fingerprint of tools and settings. A setting that is None counts as one that is not there.
 
     Those of a sub-agent are added, with the name of its tool as a prefix.
     """

@@ -157,7 +157,7 @@ Handler: TypeAlias = FunctionHandler | DeclaredHandler
 
 @dataclass(frozen=True)
 class LatentHandler(DeclaredHandler):
-    """Takes the output that the model filled in beside the arguments; no code runs."""
+    """Takes the output that the model filled in beside the arguments. No code runs."""
 
     @property
     def argument_schema(self) -> ArgumentSchema:

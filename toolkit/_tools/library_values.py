@@ -68,7 +68,7 @@ def hide_address(text: str) -> str:
 
 
 def _is_list(value: Any) -> bool:
-    """Return whether a value is a collection to write whole; a query of Django's shows 20 rows in its `repr`."""
+    """Return whether a value is a collection to write whole. A query of Django's shows 20 rows in its `repr`."""
     if isinstance(value, range):
         return len(value) <= MAX_ELEMENTS
     return isinstance(value, (Set, ValuesView, MutableSequence)) or hasattr(type(value), "values_list")
@@ -83,7 +83,7 @@ def _find_columns(value: Any) -> Any:
 
 
 def _read_fields(value: Any) -> Any:
-    """Read the fields of an object of these packages; pydantic's own JSON writer takes no bytes but UTF-8."""
+    """Read the fields of an object of these packages. Pydantic's own JSON writer takes no bytes but UTF-8."""
     kind: Any = type(value)
     if hasattr(kind, "__pydantic_serializer__"):
         return kind.__pydantic_serializer__.to_python(value, by_alias=True)

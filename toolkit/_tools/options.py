@@ -36,7 +36,7 @@ RetryOn: TypeAlias = tuple[type[BaseException], ...] | ValueRule
 
 @dataclass(frozen=True, kw_only=True)
 class ToolSettings:
-    """Options about the execution of a tool's calls; the docstring of `tool` says what each means.
+    """Options about the execution of a tool's calls. The docstring of `tool` says what each means.
 
     Raises:
         DefinitionError: Two settings contradict each other.
@@ -307,7 +307,7 @@ _META_OPTIONS = frozenset({"reasoning", "module", "imports", "_scope"})
 
 
 class ToolOptions(TypedDict, total=False):
-    """Options of `@tool` besides name, title and description; its docstring says what each of them means."""
+    """Options of `@tool` besides name, title and description. Its docstring says what each of them means."""
 
     relay: tuple[type[BaseException], ...]
     strict: bool | None

@@ -50,7 +50,7 @@ class SharedValues:
 
     @classmethod
     def of(cls, given: SharedValues | Mapping[str, Any] | None) -> SharedValues:
-        """Return SharedValues as they are; make them of values by path, or of None.
+        """Return SharedValues as they are. Make them of values by path, or of None.
 
         Raises:
             TypeError: The value is something else.

@@ -44,7 +44,7 @@ CONTEXT_REMEDY = "pass context=ToolContext(deps=...)"
 
 
 def safe_name(name: str) -> str:
-    """Make a name that providers accept; different names stay different.
+    """Make a name that providers accept. Different names stay different.
 
     Letters lose their accents, other characters become `_`, and a name that is too long ends in a hash of the whole.
     """

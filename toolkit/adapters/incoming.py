@@ -41,7 +41,7 @@ def load_library(module: str, package: str) -> Any:
 
 
 def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Convert a tool of LangChain; the model reads the message of a ToolException.
+    """Convert a tool of LangChain. The model reads the message of a ToolException.
 
     Args:
         tool: A BaseTool; its callbacks and tags stay in effect.
@@ -114,7 +114,7 @@ def from_openai_agents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
 
 
 def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Convert a tool of pydantic-ai; the model reads the messages of ModelRetry and ToolFailed.
+    """Convert a tool of pydantic-ai. The model reads the messages of ModelRetry and ToolFailed.
 
     A tool that requires approval there requires it here, too.
 
@@ -154,7 +154,7 @@ def from_pydantic_ai(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any
 
 
 def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Convert a tool of smolagents; it runs as a sync function.
+    """Convert a tool of smolagents. It runs as a sync function.
 
     Args:
         tool: A `smolagents.Tool`.
@@ -173,7 +173,7 @@ def from_smolagents(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]
 
 
 def from_anthropic(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:
-    """Convert a tool for the tool runner of Anthropic's SDK; the model reads the content of a ToolError.
+    """Convert a tool for the tool runner of Anthropic's SDK. The model reads the content of a ToolError.
 
     Args:
         tool: A tool made by `beta_tool` or `beta_async_tool`, or another runnable tool with an `input_schema`.
@@ -253,7 +253,7 @@ def _explain_arguments(error: ValidationError, title: str, schema: Mapping[str, 
 
 
 def _join_blocks(content: Any) -> Any:
-    """Make a result of blocks of content; return any other value unchanged."""
+    """Make a result of blocks of content. Return any other value unchanged."""
     blocks = content if isinstance(content, list) else [content]
     if isinstance(content, str) or not all(isinstance(block, Mapping) and "type" in block for block in blocks):
         return content
@@ -262,7 +262,7 @@ def _join_blocks(content: Any) -> Any:
 
 
 def _read_block(block: Mapping[str, Any]) -> Part:
-    """Read text, an image or a file; write anything else, such as an address, as JSON text."""
+    """Read text, an image or a file. Write anything else, such as an address, as JSON text."""
     if isinstance(block.get("text"), str):
         return str(block["text"])
 

@@ -36,7 +36,7 @@ HIDDEN = (FatalError, DefinitionError)  # exceptions that end a run, whose messa
 def to_langchain(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Convert tools for LangChain and LangGraph; a failed call raises a ToolException, which they convert to text.
+    """Convert tools for LangChain and LangGraph. A failed call raises a ToolException, which they convert to text.
 
     Args:
         tools: A Toolbox, or the items of one.
@@ -80,7 +80,7 @@ def to_langchain(
 def to_openai_agents(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Convert tools for openai-agents, with schemas that are not strict; the output of a failed call is its text.
+    """Convert tools for openai-agents, with schemas that are not strict. The output of a failed call is its text.
 
     Arguments and errors are those of `to_langchain`.
     """
@@ -110,7 +110,7 @@ def to_openai_agents(
 def to_pydantic_ai(
     tools: Tools, *, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Convert tools for pydantic-ai; a failed call raises a ToolFailed, whose text the model reads.
+    """Convert tools for pydantic-ai. A failed call raises a ToolFailed, whose text the model reads.
 
     Arguments and errors are those of `to_langchain`.
     """
@@ -172,7 +172,7 @@ def to_smolagents(
 def to_anthropic(
     tools: Tools, *, is_async: bool = False, context: ToolContext[Any] | None = None, approve: Approver | None = None
 ) -> list[Any]:
-    """Convert tools for the tool runner of Anthropic's SDK; a failed call raises a ToolError.
+    """Convert tools for the tool runner of Anthropic's SDK. A failed call raises a ToolError.
 
     Arguments and errors are those of `to_langchain`; with `is_async` the tools are for `AsyncAnthropic`.
     """

@@ -68,7 +68,7 @@ Handler: TypeAlias = Callable[[Question], "Answer | Awaitable[Answer]"]
 def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., Any]:
     """Make `ask_user`, which asks one user one question at a time, even for several runs.
 
-    A call ends with its run, with or without an answer. If the handler raises, the call fails; raise a ToolError to
+    A call ends with its run, with or without an answer. If the handler raises, the call fails. Raise a ToolError to
     send the model the reason.
 
     Args:

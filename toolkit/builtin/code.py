@@ -170,7 +170,7 @@ class _Interpreter:
 
 @dataclass
 class _Program:
-    """One program while it runs; its end waits for calls that the program has started and not awaited."""
+    """One program while it runs. Its end waits for calls that the program has started and not awaited."""
 
     interpreter: _Interpreter
     context: ToolContext[Any]

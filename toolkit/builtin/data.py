@@ -62,7 +62,7 @@ class Condition(TypedDict):
 
 
 class Metric(TypedDict):
-    """A metric of a column; its result is called `op_column`, such as sum_price."""
+    """A metric of a column. Its result is called `op_column`, such as sum_price."""
 
     column: str
     op: Literal["sum", "count", "avg", "min", "max"]
@@ -71,7 +71,7 @@ class Metric(TypedDict):
 def data_tools() -> list[Tool[..., Any]]:
     """Make `data_parse`, `data_filter`, `data_aggregate` and `data_transform`.
 
-    They take at most 1000 records, and return at most 32 KiB of JSON; a note says how many records were left out.
+    They take at most 1000 records, and return at most 32 KiB of JSON. A note says how many records were left out.
     """
     return [data_parse, data_filter, data_aggregate, data_transform]
 
@@ -331,7 +331,7 @@ def make_predicate(op: str, wanted: Any) -> Callable[[Any], bool]:
 
 
 def _compare(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bool:
-    """Compare two numbers or two texts; other pairs have no order."""
+    """Compare two numbers or two texts. Other pairs have no order."""
     rank, left = make_sort_key(value)
     other, right = make_sort_key(wanted)
     return rank == other and rank != 2 and compare(left, right)

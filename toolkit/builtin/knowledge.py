@@ -201,7 +201,7 @@ class Memories:
         return self._prefetch.before_model(request)
 
     def save(self, text: str, kind: Kind = "fact") -> None:
-        """Store a memory, replacing one of the same lifetime and text; case, spaces and a final full stop are ignored.
+        """Store a memory, replacing one of the same lifetime and text. Case, spaces and a final full stop are ignored.
 
         With `dedup`, it also replaces near memories of the same lifetime.
 
@@ -318,7 +318,7 @@ def ingest_text(
     title: str = "",
     source: str = "message",
 ) -> int:
-    """Store a text, and return the number of its chunks; the same text is stored once.
+    """Store a text, and return the number of its chunks. The same text is stored once.
 
     Args:
         content: The text.
@@ -338,7 +338,7 @@ def ingest_text(
 
 
 def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embed) -> str:
-    """Store the text of a file, replacing an older version; return a sentence for the user.
+    """Store the text of a file, replacing an older version. Return a sentence for the user.
 
     Searches show the file's name, but not its directories.
 
@@ -356,7 +356,7 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
 
 
 def ingest_url(url: str, store: KnowledgeStore, embed: Embed, fetch: Callable[[str], str] | None = None) -> str:
-    """Store the text of a web page, replacing an older version; return a sentence for the user.
+    """Store the text of a web page, replacing an older version. Return a sentence for the user.
 
     Args:
         url: The address.

@@ -41,7 +41,7 @@ class Todo(TypedDict):
 
 @dataclass
 class Todos:
-    """The list of one conversation, for display; a model replaces the whole list.
+    """The list of one conversation, for display. A model replaces the whole list.
 
     Attributes:
         items: The tasks in the model's order; empty when all are completed.

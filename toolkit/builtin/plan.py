@@ -108,7 +108,7 @@ class InnerCalls:
 
     It counts in the run's limits, and passes validation, gates, hooks, middleware and ledger of the run, and the tool's
     own gates. A call that needs approval is refused, unless an approver decides at once. A tool that the run has and
-    may not call is refused, too; tools that only the caller has are allowed with it.
+    may not call is refused, too. Tools that only the caller has are allowed with it.
 
     Attributes:
         tools: The tools by name.
@@ -131,7 +131,7 @@ class InnerCalls:
 
     @property
     def effect(self) -> Effect:
-        """The strictest effect of the tools; a tool without one counts as destructive."""
+        """The strictest effect of the tools. A tool without one counts as destructive."""
         effects = {tool.settings.effect for tool in self.tools.values()}
         if effects <= {"read"}:
             return "read"

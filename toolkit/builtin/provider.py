@@ -45,7 +45,7 @@ def provider_tool(name: ProviderToolName, **settings: Any) -> Tool[..., Any]:
     """Make a tool that OpenAI executes itself, for Responses; every other API refuses it.
 
     Each use is an event in the run, and stays in the conversation. The gates of a run are asked once, before it offers
-    the tool, with the settings as arguments; if they do not allow it, the run does not offer the tool.
+    the tool, with the settings as arguments. If they do not allow it, the run does not offer the tool.
 
     Args:
         name: "web_search", "file_search" or "code_interpreter".

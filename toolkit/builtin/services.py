@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JsonService:
-    """A JSON service at one address; redirects are not followed, and the environment has no influence.
+    """A JSON service at one address. Redirects are not followed, and the environment has no influence.
 
     Attributes:
         name: Its name in errors.

@@ -224,7 +224,7 @@ class Brave(_Engine):
 
 
 class Serper(_Engine):
-    """Google's results, through serper.dev; the arguments are those of `Brave`, the variable is SERPER_API_KEY."""
+    """Google's results, through serper.dev. The arguments are those of `Brave`, the variable is SERPER_API_KEY."""
 
     name = "serper"
     variable = "SERPER_API_KEY"

@@ -99,7 +99,7 @@ def _print_messages(messages: Iterable[Message]) -> None:
 
 
 def _find_file() -> Path | None:
-    """Return the path of the file, or None if no conversation is saved; make the default folder if possible."""
+    """Return the path of the file, or None if no conversation is saved. Make the default folder if possible."""
     path = os.environ.get(VARIABLE)
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_DATA_HOME")
     try:

@@ -100,7 +100,7 @@ def get_stem(target: str) -> str:
 
 
 def _split_name(target: str) -> tuple[str, str]:
-    r"""Split `tools.py:box`; the colon of `C:\tools.py` belongs to the path."""
+    r"""Split `tools.py:box`. The colon of `C:\tools.py` belongs to the path."""
     source, colon, name = target.rpartition(":")
     return (source, name) if colon and source and name.isidentifier() else (target, "")
 

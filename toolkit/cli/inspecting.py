@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the address has the token."""
 
     def _answer(self, route: Any) -> None:
-        """Answer a request; an exception is answered, too."""
+        """Answer a request. An exception is answered, too."""
         try:
             route(self._check_path())
         except Refused as error:
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send([], HTTPStatus.SEE_OTHER, {"Location": server.site.root})
 
     def _call(self, tool: Tool[..., Any], posted: Mapping[str, list[str]]) -> Iterator[str]:
-        """Call a tool; if the call may change something, or the tool requires approval, ask first."""
+        """Call a tool. If the call may change something, or the tool requires approval, ask first."""
         site = self.server.site
         asked: list[ApprovalRequest] = []
 

@@ -137,7 +137,7 @@ def _find_hint(ctx: Any, error: Exception) -> str:
 
 
 class Group(TyperGroup):
-    """The commands; an unknown command is refused with a hint."""
+    """The commands. An unknown command is refused with a hint."""
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -171,12 +171,12 @@ def quote_words(*words: str) -> str:
 
 
 def print_output(text: str) -> None:
-    """Print a text of a model or a tool; at a terminal, which would obey them, its control characters are escaped."""
+    """Print a text of a model or a tool. At a terminal, which would obey them, its control characters are escaped."""
     print(escape_controls(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, flush=True)
 
 
 def report(message: object) -> None:
-    """Print one line on standard error; a server may have written a part of it."""
+    """Print one line on standard error. A server may have written a part of it."""
     print(f"toolkit: {escape_controls(str(message))}", file=sys.stderr)
 
 

@@ -268,7 +268,7 @@ def _finish(stream: RunStream[Any], file: str, runner: Runner, *, as_json: bool,
 
 
 def _report_end(result: RunResult[Any], file: str, runner: Runner) -> bool:
-    """Print why a run ended without an answer; return whether it ended with one."""
+    """Print why a run ended without an answer. Return whether it ended with one."""
     if result.finish_reason != "stop":
         report(_describe_end(result, file, runner))
     return result.finish_reason == "stop"
@@ -305,7 +305,7 @@ def _decide(pending: PendingApproval) -> Decision:
 
 
 def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
-    """Print the answer to a prompt of a chat; after an error the conversation is unchanged."""
+    """Print the answer to a prompt of a chat. After an error the conversation is unchanged."""
     try:
         _report_end(_show(stream, is_terminal=True), file, runner)
     except KeyboardInterrupt:
@@ -315,7 +315,7 @@ def _answer(stream: RunStream[Any], file: str, runner: Runner) -> None:
 
 
 def _read_prompt() -> str | None:
-    """Read a line; return "" if it was interrupted, and None if the chat ends."""
+    """Read a line. Return "" if it was interrupted, and None if the chat ends."""
     try:
         prompt = input("> ").strip()
     except KeyboardInterrupt:

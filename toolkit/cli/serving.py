@@ -97,7 +97,7 @@ def _serve_agent(file: str, *, all_functions: bool, http: str | None) -> None:
 
 
 def _announce(http: str, path: str = "") -> str:
-    """Print the address of a server, and return it; port 0 becomes a free one."""
+    """Print the address of a server, and return it. Port 0 becomes a free one."""
     host, port = parse_address(http)
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

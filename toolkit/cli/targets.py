@@ -37,7 +37,7 @@ OWN_DIRECTORY = str(Path(__file__).parent)
 
 
 def load(file: str, *, all_functions: bool, instead: tuple[type[object], ...] = ()) -> tuple[Runner | None, Toolbox]:
-    """Return the Runner of a file, if it has one, and its toolbox; a traceback of the file begins at its own lines."""
+    """Return the Runner of a file, if it has one, and its toolbox. A traceback of the file begins at its own lines."""
     try:
         tools = load_tools(file, all_functions=all_functions, instead=instead)
     except ToolkitError:
@@ -117,7 +117,7 @@ def takes_runner(*, approver: Approver | None = None) -> Callable[[Callable[...,
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:
-    """Split `temperature=0`; a value that is not JSON is a text."""
+    """Split `temperature=0`. A value that is not JSON is a text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as temperature=0", param_hint="--option")
@@ -135,7 +135,7 @@ def suggest_toolbox(file: str) -> str:
 
 
 def get_deps(file: str, tools: Iterable[Tool[..., Any]]) -> Any:
-    """Return the file's variable `deps`; end the command if the tools need other ones."""
+    """Return the file's variable `deps`. End the command if the tools need other ones."""
     deps = find_deps(file)
     try:
         for tool in tools:

@@ -92,7 +92,7 @@ def render_picture(image: Image) -> str:
 
 
 def _format_signature(name: str, schema: Mapping[str, Any], output: Any) -> str:
-    """Write name, parameters and return type; the types of the parameters are in the table."""
+    """Write name, parameters and return type. The types of the parameters are in the table."""
     names = (
         f"{each}={part['default']!r}" if "default" in as_mapping(part) else each
         for each, part in schema["properties"].items()

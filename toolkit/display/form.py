@@ -195,7 +195,7 @@ class Field:
     is_nullable: bool
 
     def render(self, text: str | None, error: str) -> str:
-        """Render label, control, description and error; an empty checkbox is a value, so it is never required."""
+        """Render label, control, description and error. An empty checkbox is a value, so it is never required."""
         description = str(self.schema.get("description", ""))
         about = f"<br><small>{escape_text(description, MAX_HELP)}</small>" if description else ""
         alert = f'<br><strong role="alert">{escape_text(error, MAX_HELP)}</strong>' if error else ""

@@ -24,7 +24,7 @@ def escape_controls(text: str) -> str:
 
 
 def print_text(text: str, out: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text; what the stream, standard output by default, cannot encode is escaped."""
+    """Print a text. What the stream, standard output by default, cannot encode is escaped."""
     encoding = getattr(out or sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding), end=end, file=out, flush=True)
 

@@ -134,7 +134,7 @@ def render_folded(title: str, content: str, *, is_open: bool = False) -> str:
 
 
 def render_pill(text: str, style: str | None = None) -> str:
-    """Render a word as a badge, such as a status; without a style, the word determines its colour."""
+    """Render a word as a badge, such as a status. Without a style, the word determines its colour."""
     colour = _COLOURS.get(text, "") if style is None else style
     return f'<span class="p {colour}">{escape_text(text, MAX_NAME)}</span>'
 
@@ -158,7 +158,7 @@ def render_markdown(text: str, size: int) -> str:
 
 @cache
 def _make_markdown_parser() -> Any:
-    """Make a parser that keeps line breaks and makes headings bold; tables and code also scroll by keyboard."""
+    """Make a parser that keeps line breaks and makes headings bold. Tables and code also scroll by keyboard."""
     from markdown_it import MarkdownIt  # optional
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(_NO_MARKDOWN)
@@ -197,7 +197,7 @@ def render_json(text: str, size: int, render_other: Callable[[str, int], str] = 
 
 
 def format_value(value: Any, indent: str = "") -> str:
-    """Write a value as JSON, a long one on several lines; a text of several lines is written as it is."""
+    """Write a value as JSON, a long one on several lines. A text of several lines is written as it is."""
     if isinstance(value, str) and "\n" in value and not indent:
         return value
     line = json.dumps(value, ensure_ascii=False, default=str)

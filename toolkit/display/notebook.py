@@ -274,7 +274,7 @@ class LiveStory(Story):
 
     @override
     def add(self, event: Event) -> None:
-        """Add an event; after frequent events the display is updated at most ten times a second."""
+        """Add an event. After frequent events the display is updated at most ten times a second."""
         super().add(event)
         if not isinstance(event, FREQUENT) or monotonic() - self._updated > SECONDS_BETWEEN_UPDATES:
             self._update(self)
@@ -289,7 +289,7 @@ class LiveStory(Story):
 
 
 def list_turns(state: Any, rows: Mapping[str, Row]) -> list[Turn]:
-    """List the run's turns, without earlier runs of the conversation; calls without a turn come first."""
+    """List the run's turns, without earlier runs of the conversation. Calls without a turn come first."""
     remaining = {**rows, **{each.call.id: make_waiting_row(each) for each in state.pending}}
     phase = "paused" if state.phase == "paused" else "running"
     turns: list[Turn] = []
@@ -342,7 +342,7 @@ def render_call(event: ToolCallFinished) -> str:
 
 
 def _list_latest(turns: Sequence[Turn]) -> list[Turn]:
-    """List the latest turns, with at most 20 calls; active calls have precedence in a turn."""
+    """List the latest turns, with at most 20 calls. Active calls have precedence in a turn."""
     latest: list[Turn] = []
     calls = MAX_ACTIVE_CALLS
     room = MAX_ACTIVE_BYTES

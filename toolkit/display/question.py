@@ -71,7 +71,7 @@ class Question:
             return self._changed.wait_for(lambda: self._is_ready, seconds)
 
     def wait(self, seconds: float) -> tuple[bool, str] | None:
-        """Wait for the answer: whether the call is approved, and the reason; return None if there is no answer yet."""
+        """Wait for the answer: whether the call is approved, and the reason. Return None if there is no answer yet."""
         with self._changed:
             self._changed.wait_for(lambda: self._answer is not None, seconds)
             return self._answer

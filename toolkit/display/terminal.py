@@ -211,7 +211,7 @@ class Transcript:
         self._write(_escape_line_controls(text).replace("\n", "\n" + " " * MARGIN))
 
     def write_status(self, label: str, text: str) -> None:
-        """Write a line that the next write replaces; in a pipe, write an ordinary line."""
+        """Write a line that the next write replaces. In a pipe, write an ordinary line."""
         line = " ".join(escape_controls(text).split())
         if not self.out.isatty():
             self.write(label, line)

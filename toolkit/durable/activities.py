@@ -192,7 +192,7 @@ class Activities:
 
     @activity.defn(name=wire.UNDO)
     async def undo(self, step: wire.UndoStep) -> Sequence[Mapping[str, Any]]:
-        """Undo the calls of a run; a further attempt continues from the end of this one."""
+        """Undo the calls of a run. A further attempt continues from the end of this one."""
         async with self._beating():
             with _translate_errors(), self._inside(step.path, step.runs_above) as (factory, _):
                 run = self._create_run(factory, wire.UNDO)
@@ -238,7 +238,7 @@ class Activities:
     def _inside(
         self, path: Sequence[str], run_ids: Sequence[str] = (), schema: str = ""
     ) -> Iterator[tuple[RunFactory, Any]]:
-        """Yield the run factory of a sub-agent and its output type; its runs are inside the gates of all runs above."""
+        """Yield the run factory of a sub-agent and its output type. Its runs are inside the gates of all runs above."""
         factory = self.runner._factory
         output_type: Any = json.loads(schema) if schema else str
         with ExitStack() as above:
@@ -271,7 +271,7 @@ class Activities:
         )
 
     def _plan_tool(self, tool: AnyTool, factory: RunFactory, dispatcher: Dispatcher) -> wire.ToolPlan:
-        """Plan a tool's calls; their longest time is that of the attempts and of the pauses between them."""
+        """Plan a tool's calls. Their longest time is that of the attempts and of the pauses between them."""
         settings = tool.settings
         seconds = None
         gate_seconds = None
@@ -294,7 +294,7 @@ class Activities:
         )
 
     def _check(self, digest: str) -> None:
-        """Refuse a step of a run that started with other tools; the step waits for another worker."""
+        """Refuse a step of a run that started with other tools. The step waits for another worker."""
         if digest and self.checks and digest != (own := self._fingerprint()).digest:
             text = f"The run {activity.info().workflow_id!r} has other tools or settings, and waits for another worker."
             logger.warning(text)
@@ -302,14 +302,14 @@ class Activities:
             raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True, category=kind)
 
     def _fingerprint(self) -> Fingerprint:
-        """Return the runner's fingerprint; it is made again if tools have changed."""
+        """Return the runner's fingerprint. It is made again if tools have changed."""
         tools = [*walk_tools(self.runner.toolbox.snapshot().values())]
         if self._known is None or [*map(id, self._known[0])] != [*map(id, tools)]:
             self._known = tools, self.runner.fingerprint()
         return self._known[1]
 
     async def _perform(self, run: Run[Any], shown: _Shown | None = None) -> tuple[list[Event], str | None]:
-        """Do one step of a run; if the server cancels the step, its results so far count.
+        """Do one step of a run. If the server cancels the step, its results so far count.
 
         `shown` receives the text of a response while it arrives.
 
@@ -396,7 +396,7 @@ class _Shown:
 
 
 def _is_requested() -> bool:
-    """Return whether the server has cancelled the activity; a worker that is shut down cancels its own, too."""
+    """Return whether the server has cancelled the activity. A worker that is shut down cancels its own, too."""
     details = activity.cancellation_details()
     return details is not None and details.cancel_requested
 

@@ -321,7 +321,7 @@ class DurableRun:
 
         These are whole messages, as `MessageAdded`, `TurnFinished` and `ResultsAdded`; `ApprovalNeeded` and
         `RunFinished`; and, from a worker with `streams=True`, `TextDelta` for a response that arrives. Deltas may be
-        lost if a worker dies or a reader starts late; the whole response is in its `TurnFinished`.
+        lost if a worker dies or a reader starts late. The whole response is in its `TurnFinished`.
 
         While no worker answers, or no server, it waits.
 
@@ -384,7 +384,7 @@ class DurableRun:
             raise _make_error(failure.cause) from None
 
     async def steer(self, message: str) -> None:
-        """Add a message that the model reads before its next response; batches of calls not yet started are skipped.
+        """Add a message that the model reads before its next response. Batches of calls not yet started are skipped.
 
         Raises:
             RunEndedError: The run has ended.
@@ -413,7 +413,7 @@ class DurableRun:
             await self._handle.cancel()
 
     async def _send(self, name: str, message: str) -> None:
-        """Send a message; the messages that wait for the end of an earlier delivery are sent together, in order."""
+        """Send a message. The messages that wait for the end of an earlier delivery are sent together, in order."""
         _check_text(message)
         if name not in self._outbox:
             self._outbox[name] = [], asyncio.create_task(self._deliver(name))
@@ -504,7 +504,7 @@ def _make_deltas(shown: str, text: str) -> Sequence[TextDelta]:
 
 
 async def _wait_until_reachable(request: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a request while no worker answers, or no server; the first time, the log says so."""
+    """Repeat a request while no worker answers, or no server. The first time, the log says so."""
     is_first = True
     while True:
         try:

@@ -32,7 +32,7 @@ PAUSE = 0.1
 
 
 class DevServer:
-    """Starts Temporal's development server for the time of an `async with` block; its runs are saved in a file.
+    """Starts Temporal's development server for the time of an `async with` block. Its runs are saved in a file.
 
     It listens on this machine alone, without a password: it is for development.
 
@@ -96,7 +96,7 @@ class DevServer:
         )
 
     def stop(self) -> None:
-        """Stop the server; its runs stay in the file."""
+        """Stop the server. Its runs stay in the file."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -93,7 +93,7 @@ class ToolPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that the workflow knows of the worker's runner; it is recorded, so that a replay has the same plan.
+    """All that the workflow knows of the worker's runner. It is recorded, so that a replay has the same plan.
 
     Attributes:
         fingerprint: Fingerprint of the worker's runner; empty if it is not checked.
@@ -351,7 +351,7 @@ def measure(data: Any) -> int:
 
 
 def dump_state(state: RunState, max_bytes: int, extra: Sequence[Any] = ()) -> str:
-    """Write a state as JSON; it and `extra`, which is sent in the same payload, may have `max_bytes` together.
+    """Write a state as JSON. It and `extra`, which is sent in the same payload, may have `max_bytes` together.
 
     Raises:
         RunError: Together they are larger.

@@ -45,7 +45,7 @@ class _TaskRunner(WorkflowRunner):
 
     A worker that takes over a run in order to answer a query gets all events. If the workflow continued with the newest
     ones, a message could arrive before their task starts. A replay would read that message first, at a later time, and
-    decide differently. So the query fails here, and the worker forgets the run; the client asks again.
+    decide differently. So the query fails here, and the worker forgets the run. The client asks again.
     """
 
     def __init__(self, inner: WorkflowRunner) -> None:

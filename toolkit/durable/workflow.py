@@ -115,7 +115,7 @@ class RunWorkflow:
 
     @workflow.run
     async def run(self, run_input: wire.RunInput) -> wire.RunOutcome:
-        """Run to the end; a cancelled run ends with its results so far."""
+        """Run to the end. A cancelled run ends with its results so far."""
         await self._open(run_input)
         conversation = self._conversation
         try:
@@ -181,7 +181,7 @@ class RunWorkflow:
 
     @workflow.update(name=wire.DECIDE)
     def decide(self, decided: wire.DecidedCall) -> None:
-        """Decide on a pending call; the same decision may be sent again."""
+        """Decide on a pending call. The same decision may be sent again."""
         self._decided[decided.call_id] = decided
 
     @decide.validator
@@ -408,7 +408,7 @@ class RunWorkflow:
         return replace(await self._execute_call(wire.CALL, call, step), calls_by_tool=end.calls_by_tool)
 
     async def _execute_call(self, name: str, call: ToolCall, step: wire.CallStep) -> wire.CallOutcome:
-        """Execute one activity of a call; if it is lost or cancelled, the call's result says so."""
+        """Execute one activity of a call. If it is lost or cancelled, the call's result says so."""
         tool = self._get_plan(call)
         queue, seconds = ("", tool.gate_seconds) if name == wire.AUTHORIZE else (tool.task_queue, tool.seconds)
         try:
@@ -421,7 +421,7 @@ class RunWorkflow:
             return wire.CallOutcome(message=message_to_dict(refuse_call(call, reason)))
 
     async def _run_child(self, call: ToolCall, task: str, foreign: Sequence[str]) -> _ChildEnd:
-        """Run a sub-agent as a workflow of its own; its id has those of this run and of the call."""
+        """Run a sub-agent as a workflow of its own. Its id has those of this run and of the call."""
         child_id = f"{workflow.info().workflow_id}/{call.id}"
         self._children.append(child_id)
         seconds = self._limit_child(call)
@@ -482,7 +482,7 @@ class RunWorkflow:
     async def _execute(
         self, name: str, step: Any, *, queue: str = "", seconds: float | None = None, result_type: Any = None
     ) -> Any:
-        """Execute an activity, on a worker whose tools are those of the run; wait for one if there is none."""
+        """Execute an activity, on a worker whose tools are those of the run. Wait for one if there is none."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -561,7 +561,7 @@ def _restore(plan: wire.Plan, state: str) -> Conversation:
 
 
 async def _gather(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for all tasks; if one fails, cancel the others, and wait for their ends before raising."""
+    """Wait for all tasks. If one fails, cancel the others, and wait for their ends before raising."""
     try:
         await asyncio.gather(*tasks)
     except (Exception, asyncio.CancelledError):  # not the exception that ends a workflow which leaves the cache
@@ -583,7 +583,7 @@ def _make_failure(error: ToolkitError | FailureError, state: RunState) -> Applic
 
 
 def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
-    """Explain why a worker does not take a step; its failure has its fingerprint, except at the first step."""
+    """Explain why a worker does not take a step. Its failure has its fingerprint, except at the first step."""
     try:
         own, run = map(Fingerprint.from_json, (cause.details[0], plan.fingerprint))
     except (IndexError, DefinitionError):
@@ -592,7 +592,7 @@ def _explain_mismatch(cause: ApplicationError, plan: wire.Plan) -> str:
 
 
 def _translate_child(error: ChildWorkflowError) -> _ChildEnd:
-    """Convert the failure of a sub-agent's run to an error for the model above; a FatalError ends that run, too."""
+    """Convert the failure of a sub-agent's run to an error for the model above. A FatalError ends that run, too."""
     if not isinstance(cause := error.cause, ApplicationError):
         return _ChildEnd(wire.ChildAnswer(error=str(cause)))
     if cause.type == "FatalError":

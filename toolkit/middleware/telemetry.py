@@ -261,7 +261,7 @@ class Telemetry:
             span.set_attribute(f"gen_ai.{kind}.messages", json.dumps(written))
 
     def _fail(self, span: Span, measured: dict[str, Any], error: str, message: str) -> None:
-        """Note an error in a span and in the attributes of its metrics; its message is content."""
+        """Note an error in a span and in the attributes of its metrics. Its message is content."""
         measured["error.type"] = error
         span.set_attribute("error.type", error)
         span.set_status(Status(StatusCode.ERROR, message if self._content else None))

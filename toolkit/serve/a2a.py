@@ -330,7 +330,7 @@ class _Executor(AgentExecutor):
 
     @override
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Forget a task that waits for approval; for a working task the SDK cancels `execute`, and so the run."""
+        """Forget a task that waits for approval. For a working task the SDK cancels `execute`, and so the run."""
         conversation = self._find_conversation(context, f"{context.context_id}")
         if conversation.task_id == context.task_id:
             conversation.task_id = ""

@@ -54,9 +54,9 @@ def encode_events(
 @overload
 def encode_events(stream: Iterable[Event], *, thread_id: str = "", run_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, thread_id: str = "", run_id: str = "") -> Any:
-    """Encode the events of a run as AG-UI events, JSON-able dicts; return an async iterator for an async stream.
+    """Encode the events of a run as AG-UI events, JSON-able dicts. Return an async iterator for an async stream.
 
-    A run that fails ends with RUN_ERROR and raises nothing; its exception is logged. Closing the iterator ends the run.
+    A run that fails ends with RUN_ERROR and raises nothing. Its exception is logged. Closing the iterator ends the run.
 
     Args:
         stream: The stream from `Runner.stream` or `Runner.astream`.
@@ -227,7 +227,7 @@ def _encode_content(result: ToolResult) -> str | list[dict[str, Any]]:
 
 
 def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
-    """Encode a call that waits for approval; the interrupt has the call's id."""
+    """Encode a call that waits for approval. The interrupt has the call's id."""
     call = approval.call
     facts = event_to_dict(ApprovalNeeded(approval))
     names = ("toolName", "arguments", "reasoning", "digest", "effect", "source", "imports", "agent")
@@ -238,7 +238,7 @@ def _encode_interrupt(approval: PendingApproval) -> dict[str, Any]:
 
 
 def _encode_usage(usage: Usage, model: str) -> dict[str, Any]:
-    """Encode token counts; a count of 0 was not reported, and is left out."""
+    """Encode token counts. A count of 0 was not reported, and is left out."""
     counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
     reported = {name: count for name, count in counts.items() if count}
     return {"usage": [{"model": replace_surrogates(model), **reported}]} if reported else {}

@@ -208,7 +208,7 @@ class _ServedCall:
     questions: dict[str, types.InputRequest] = field(default_factory=dict)
 
     async def run(self) -> types.CallToolResult | types.InputRequiredResult:
-        """Execute the call and report its progress; the result is returned after the last report."""
+        """Execute the call and report its progress. The result is returned after the last report."""
         loop = asyncio.get_running_loop()
         updates = asyncio.Queue["str | None"]()
 
@@ -318,7 +318,7 @@ class Resource:
 
 
 def _encode(uri: str) -> str:
-    """Encode what no address may have, such as spaces and letters outside ASCII; many clients have done so."""
+    """Encode what no address may have, such as spaces and letters outside ASCII. Many clients have done so."""
     return quote(uri, safe="%/:?#[]@!$&'()*+,;=")
 
 
@@ -423,7 +423,7 @@ def _check_kind(value: object, kind: type[T], decorator: str) -> T:
 async def _execute(
     box: Toolbox, name: str, arguments: RawArguments, context: ToolContext[Any], approve: Approver | None = None
 ) -> ToolResult:
-    """Execute a call, with its gates; an exception that would end a run is only logged, and the call fails."""
+    """Execute a call, with its gates. An exception that would end a run is only logged, and the call fails."""
     try:
         return await box.acall(name, arguments, context, approve=approve)
     except (FatalError, DefinitionError, TypeError) as error:  # such as of a tool that was added later

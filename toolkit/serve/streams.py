@@ -171,7 +171,7 @@ class RunEncoder(ABC):
         return encoded
 
     def end(self, failure: Exception | None) -> Iterator[WireEvent]:
-        """Close the open parts, and report a run that failed or did not end; an exception's text is only logged."""
+        """Close the open parts, and report a run that failed or did not end. An exception's text is only logged."""
         if self._is_over and failure is None:
             return
         yield from self._close_parts()
@@ -184,7 +184,7 @@ class RunEncoder(ABC):
 
     @abstractmethod
     def start_run(self, event: RunStarted) -> Iterator[WireEvent]:
-        """Open the run; its ids are those of the client, or the run's own."""
+        """Open the run. Its ids are those of the client, or the run's own."""
 
     def start_turn(self, event: TurnStarted) -> Iterator[WireEvent]:
         """Close the previous turn, and open the next."""
@@ -195,11 +195,11 @@ class RunEncoder(ABC):
 
     @abstractmethod
     def add_text(self, event: TextDelta) -> Iterator[WireEvent]:
-        """Add a delta to the turn's text; open the text first if it is not open."""
+        """Add a delta to the turn's text. Open the text first if it is not open."""
 
     @abstractmethod
     def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
-        """Add a delta to a part of reasoning; open the next part if none is open."""
+        """Add a delta to a part of reasoning. Open the next part if none is open."""
 
     def finish_turn(self, event: TurnFinished) -> Iterator[WireEvent]:
         """Encode text and reasoning that were not streamed, then the calls."""
@@ -214,7 +214,7 @@ class RunEncoder(ABC):
             yield from self._encode_call_once(call)
 
     def start_call(self, event: ToolCallStarted) -> Iterator[WireEvent]:
-        """Encode a call that starts before the end of its turn; a call before the first turn was encoded earlier."""
+        """Encode a call that starts before the end of its turn. A call before the first turn was encoded earlier."""
         return iter(()) if self._turn is None else self._encode_call_once(event.call)
 
     @abstractmethod
@@ -231,7 +231,7 @@ class RunEncoder(ABC):
 
     @abstractmethod
     def add_approval(self, event: ApprovalNeeded) -> Iterator[WireEvent]:
-        """Encode a call that waits for approval; if it still waits at the end, the run is interrupted."""
+        """Encode a call that waits for approval. If it still waits at the end, the run is interrupted."""
 
     @abstractmethod
     def encode_custom(self, event: Event) -> Iterator[WireEvent]:

@@ -61,9 +61,9 @@ def encode_events(stream: AsyncIterable[Event], *, message_id: str = "") -> Asyn
 @overload
 def encode_events(stream: Iterable[Event], *, message_id: str = "") -> EncodedStream[WireEvent]: ...
 def encode_events(stream: Any, *, message_id: str = "") -> Any:
-    """Encode the events of a run as parts of the stream, JSON-able dicts; return an async iterator for an async stream.
+    """Encode the events of a run as parts of the stream, JSON-able dicts. Return an async iterator for an async stream.
 
-    A run that fails ends with `error` and raises nothing; its exception is logged. Closing the iterator ends the run.
+    A run that fails ends with `error` and raises nothing. Its exception is logged. Closing the iterator ends the run.
 
     Args:
         stream: The stream from `Runner.stream` or `Runner.astream`.
@@ -280,7 +280,7 @@ class VercelEncoder(RunEncoder):
         return {"type": "error", "errorText": message}
 
     def _add_delta(self, kind: str, other: str, text: str) -> Iterator[WireEvent]:
-        """Add a delta to a part; open it first, and close the other kind, if it is not open."""
+        """Add a delta to a part. Open it first, and close the other kind, if it is not open."""
         if not self._is_open(kind):
             yield from self._close_parts(other)
             self._parts += 1
@@ -305,7 +305,7 @@ def _parse_output(result: ToolResult) -> Any:
 
 
 def _parse_json(text: str) -> Any:
-    """Parse JSON; a text that is not JSON is returned as it is."""
+    """Parse JSON. A text that is not JSON is returned as it is."""
     plain = replace_surrogates(text)
     try:
         value = json.loads(plain)

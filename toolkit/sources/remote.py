@@ -113,7 +113,7 @@ class RemoteSource:
         return self._tools or ()
 
     def current_tools(self) -> tuple[AnyTool, ...]:
-        """Return `tools`; a toolbox calls this at the start of each run."""
+        """Return `tools`. A toolbox calls this at the start of each run."""
         return self.tools
 
     @hide_frames
@@ -131,7 +131,7 @@ class RemoteSource:
         return await private_loop.arun(self._connect)
 
     def close(self) -> None:
-        """Close the connection, and end a process that was started for it; later calls of the tools fail."""
+        """Close the connection, and end a process that was started for it. Later calls of the tools fail."""
         private_loop.run(self._close)
 
     async def aclose(self) -> None:
@@ -208,7 +208,7 @@ class RemoteSource:
         raise Unreachable(f"{text} {self._location}".rstrip(), text, fault) from None
 
     def _update_tools(self, listed: Collection[tuple[str, T]], make: Callable[[T], AnyTool]) -> None:
-        """Make the tools of a listing of names and specs; those that cannot be made are left out, with a warning."""
+        """Make the tools of a listing of names and specs. Those that cannot be made are left out, with a warning."""
         known = {name for name, _ in listed}
         for option, names in (("allow", self._allow), ("block", self._block)):
             for name in sorted((names or frozenset()) - known):
@@ -263,7 +263,7 @@ class RemoteSource:
         call: Callable[[AnyTool, dict[str, Any], ToolContext[Any]], Coroutine[Any, Any, ToolResult]],
         declaration: Mapping[str, Any],
     ) -> AnyTool:
-        """Make a tool; the options of the source replace those of the declaration.
+        """Make a tool. The options of the source replace those of the declaration.
 
         Raises:
             DefinitionError: The declaration cannot be a tool.
@@ -415,7 +415,7 @@ def _adapt(schema: Any) -> Any:
 
 
 def _update_tuple(node: dict[str, Any]) -> dict[str, Any]:
-    """Write a tuple as in JSON Schema 2020-12; in earlier versions, and in those of zod, `items` is a list."""
+    """Write a tuple as in JSON Schema 2020-12. In earlier versions, and in those of zod, `items` is a list."""
     if not isinstance(node.get("items"), list):
         return node
     rest = {keyword: value for keyword, value in node.items() if keyword != "additionalItems"}

@@ -119,7 +119,7 @@ class Database:
         return self._run_block("BEGIN IMMEDIATE")
 
     def close(self) -> None:
-        """Close the file; the next block opens it again. Data in memory is lost."""
+        """Close the file. The next block opens it again. Data in memory is lost."""
         with self._lock:
             _close_connections(self._connections)
 
@@ -154,13 +154,13 @@ class Database:
 
 
 class SQLiteStore:
-    """A store in a SQLite file; the end of a `with` block closes it."""
+    """A store in a SQLite file. The end of a `with` block closes it."""
 
     def __init__(self, path: str | os.PathLike[str], layout: Layout, *, timeout: float) -> None:
         self._database = Database(path, layout, timeout=timeout)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file. The next use opens it again."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -224,7 +224,7 @@ _forks = _Forks()  # one for the process: code that forks does not know about it
 
 
 def _open_file(path: str, layout: Layout, timeout: float) -> sqlite3.Connection:
-    """Open a file, and bring it up to date; a new one is readable by its owner alone.
+    """Open a file, and bring it up to date. A new one is readable by its owner alone.
 
     Raises:
         StoreError: The file has another layout, or a later version.

@@ -123,7 +123,7 @@ class KnowledgeStore(Protocol):
     """
 
     def with_owner(self, owner: str) -> Self:
-        """Return the same store for another owner; neither sees the documents of the other.
+        """Return the same store for another owner. Neither sees the documents of the other.
 
         Raises:
             DefinitionError: The owner is not a text, or is empty.
@@ -131,7 +131,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
-        """Store a document with all of its chunks, or nothing; a document of the same id is replaced.
+        """Store a document with all of its chunks, or nothing. A document of the same id is replaced.
 
         Nothing is stored if the current call was cancelled.
 
@@ -153,7 +153,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def delete(self, *ids: str) -> int:
-        """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""
+        """Remove the documents of some ids, and all expired ones. Return how many of the ids there were."""
         ...
 
 
@@ -179,7 +179,7 @@ class SQLiteKnowledge(SQLiteStore):
         self._owner = ""
 
     def with_owner(self, owner: str) -> Self:
-        """Return the same store for another owner; neither sees the documents of the other.
+        """Return the same store for another owner. Neither sees the documents of the other.
 
         Raises:
             DefinitionError: The owner is not a text, or is empty.
@@ -191,7 +191,7 @@ class SQLiteKnowledge(SQLiteStore):
         return other
 
     def add(self, document: Document, chunks: Sequence[Chunk], *, model: str = "") -> None:
-        """Store a document with all of its chunks, or nothing; a document of the same id is replaced."""
+        """Store a document with all of its chunks, or nothing. A document of the same id is replaced."""
         check_type("document", document, Document)
         rows = [
             (self._owner, document.id, chunk.content, index, _pack(chunk.embedding))
@@ -231,14 +231,14 @@ class SQLiteKnowledge(SQLiteStore):
             return [_read_document(row) for row in rows]
 
     def delete(self, *ids: str) -> int:
-        """Remove the documents of some ids, and all expired ones; return how many of the ids there were."""
+        """Remove the documents of some ids, and all expired ones. Return how many of the ids there were."""
         with self._database.transaction() as connection:
             _delete_documents(connection, "expires_at <= ?", self._clock())
             return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
 
     @override
     def close(self) -> None:
-        """Close the file; the next use opens it again. Stores from `with_owner` do not close it."""
+        """Close the file. The next use opens it again. Stores from `with_owner` do not close it."""
         if not self._owner:
             super().close()
 
@@ -274,7 +274,7 @@ def _read_document(row: Sequence[Any]) -> Document:
 
 
 def _delete_documents(connection: sqlite3.Connection, where: str, *values: object) -> int:
-    """Remove documents and their chunks; return how many documents there were."""
+    """Remove documents and their chunks. Return how many documents there were."""
     return connection.execute(f"DELETE FROM documents WHERE {where}", values).rowcount  # noqa: S608
 
 
@@ -296,7 +296,7 @@ def _make_hit(row: Sequence[Any], score: float) -> Hit:
 
 
 def pack_embedding(embedding: Sequence[float]) -> bytes:
-    """Convert an embedding to bytes, scaled to length one; an embedding of zeros is not scaled.
+    """Convert an embedding to bytes, scaled to length one. An embedding of zeros is not scaled.
 
     Raises:
         ValueError: The embedding is empty, or has a value that is not a finite number.
@@ -312,7 +312,7 @@ def pack_embedding(embedding: Sequence[float]) -> bytes:
 
 
 def compute_cosines(query: bytes, rows: Iterable[tuple[Any, bytes]]) -> Iterator[tuple[float, Any]]:
-    """Compare a packed embedding with those of rows; yield each cosine with the row's key.
+    """Compare a packed embedding with those of rows. Yield each cosine with the row's key.
 
     Raises:
         ValueError: A row has no packed embedding of the same length.

@@ -153,7 +153,7 @@ class Cassette:
 
     @property
     def is_async(self) -> bool:
-        """True if the model needs an event loop; a replay never does."""
+        """True if the model needs an event loop. A replay never does."""
         return bool(self._model and self._model.is_async)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -172,7 +172,7 @@ class Cassette:
         return response
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        """Answer a request in pieces; the last one is the whole answer.
+        """Answer a request in pieces. The last one is the whole answer.
 
         Raises:
             ScriptError: As for `complete`.

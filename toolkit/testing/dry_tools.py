@@ -76,7 +76,7 @@ class _DryHandler(DeclaredHandler):
 
     @property
     def origin(self) -> str:
-        """The origin, which an approver sees; it makes an approval of a dry run invalid for a real call."""
+        """The origin, which an approver sees. It makes an approval of a dry run invalid for a real call."""
         return f"dry run of {self.real.origin}"
 
     @property
@@ -106,7 +106,7 @@ def _simulate(returns: ReturnSchema) -> tuple[Any, str]:
 
 
 def _make_sample(schema: Any, root: Any, depth: int) -> Any:
-    """Make a value that a schema describes; below `depth` levels it is None, which most schemas refuse."""
+    """Make a value that a schema describes. Below `depth` levels it is None, which most schemas refuse."""
     part = resolve_reference(as_mapping(schema), root)
     if not depth or "const" in part:
         return part.get("const")

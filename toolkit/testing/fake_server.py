@@ -106,7 +106,7 @@ class Reply:
         """Answer with tool calls, each a name, its arguments and optionally its id.
 
         Arguments that are a text are sent as they are, even if invalid. Without an id a call gets `call_1`, `call_2`
-        and so on, counted over all replies of the server; an id of None is sent as null. The options are those of
+        and so on, counted over all replies of the server. An id of None is sent as null. The options are those of
         `text`.
         """
         for each in calls:
@@ -158,7 +158,7 @@ class Reply:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Answer with these bytes; an iterable is sent lazily, one HTTP chunk and one write for each item."""
+        """Answer with these bytes. An iterable is sent lazily, one HTTP chunk and one write for each item."""
         payload = Payload(content=content, content_type=content_type)
         lower = {name.lower(): value for name, value in (headers or {}).items()}
         return Reply(label=f"raw({reprlib.repr(content)})", render=lambda _: payload, status=status, headers=lower)
@@ -182,7 +182,7 @@ class Reply:
 
     @staticmethod
     def hang() -> Reply:
-        """Never answer; the wait ends when the client disconnects or the server closes."""
+        """Never answer. The wait ends when the client disconnects or the server closes."""
         return replace(Reply.raw(b"").held(None), label="hang()")
 
     def delayed(self, seconds: float) -> Reply:
@@ -190,7 +190,7 @@ class Reply:
         return replace(self, delay=seconds)
 
     def dripping(self, bytes_per_write: int, seconds: float) -> Reply:
-        """Write the body in slices and wait after each; in SSE, every slice is a separate HTTP chunk."""
+        """Write the body in slices and wait after each. In SSE, every slice is a separate HTTP chunk."""
         return replace(self, slice=bytes_per_write, pause=seconds)
 
     def truncated(self, after_bytes: int) -> Reply:
@@ -376,7 +376,7 @@ class FakeServer:
         return Reply.error(status, text, param=param, headers={"x-should-retry": "false"})
 
     def _send_reply(self, connection: socket.socket, answer: Reply, payload: Payload) -> bool:
-        """Send a reply; return whether the connection may serve another request."""
+        """Send a reply. Return whether the connection may serve another request."""
         self._wait_for_client(connection, answer.delay)
         if answer.end_at is not None:
             self._send_body(connection, answer, payload)
@@ -426,7 +426,7 @@ def _name_endpoint(request: Request) -> str:
 
 
 def _read_request(stream: BinaryIO) -> Request | None:
-    """Read one request; return None if the client has disconnected or does not speak HTTP."""
+    """Read one request. Return None if the client has disconnected or does not speak HTTP."""
     start = stream.readline().decode("latin-1").split()
     if len(start) != 3:
         return None

@@ -50,7 +50,7 @@ class Payload:
         return [self.content] if isinstance(self.content, bytes) else self.content
 
     def frame(self, piece: bytes) -> bytes:
-        """Add the HTTP framing to a piece; an empty piece ends the body."""
+        """Add the HTTP framing to a piece. An empty piece ends the body."""
         return piece if isinstance(self.content, bytes) else b"%x\r\n%b\r\n" % (len(piece), piece)
 
     def truncate(self, size: int) -> Payload:
@@ -84,7 +84,7 @@ class Completion:
 
 
 def render_events(context: ReplyContext, chunks: Iterable[Mapping[str, Any] | bytes], *, done: bool = True) -> Payload:
-    """Write chunks as SSE events; bytes stay as they are. Responses have neither envelope nor `[DONE]`."""
+    """Write chunks as SSE events. Bytes stay as they are. Responses have neither envelope nor `[DONE]`."""
     envelope = context.envelope("chat.completion.chunk") if context.api == "chat" else {}
     events = (chunk if isinstance(chunk, bytes) else _render_event({**envelope, **chunk}) for chunk in chunks)
     last = [b"data: [DONE]\n\n"] if done and context.api == "chat" else []
@@ -155,7 +155,7 @@ def _list_deltas(completion: Completion, calls: list[dict[str, Any]]) -> Iterato
 
 
 def _render_response(completion: Completion, context: ReplyContext) -> Payload:
-    """Write a response; without a finish reason it has no status, and a stream has no last event."""
+    """Write a response. Without a finish reason it has no status, and a stream has no last event."""
     items = [*map(dict, completion.items or _list_items(completion, context))]
     reason = INCOMPLETE.get(completion.finish_reason or "")
     response = {

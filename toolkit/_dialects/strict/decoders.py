@@ -41,7 +41,7 @@ def decode_with(decoder: Decoder | None, document: Document) -> Document:
 
 @dataclass(frozen=True)
 class TextDecoder:
-    """The JSON text of any value -> the value; a text that is not JSON stays the text."""
+    """The JSON text of any value -> the value. A text that is not JSON stays the text."""
 
     def decode(self, document: Document) -> Document:
         """Parse the text."""
@@ -121,7 +121,7 @@ class PairsDecoder:
         return document if pairs is None or len(dict(pairs)) < len(pairs) else dict(pairs)
 
     def parse_pairs(self, document: Document) -> Members | None:
-        """Read keys and decoded values; return None for anything but an array of pairs."""
+        """Read keys and decoded values. Return None for anything but an array of pairs."""
         if not isinstance(document, list) or not all(map(_is_pair, document)):
             return None
         return [(pair[KEY], decode_with(self.value, pair[VALUE])) for pair in document]
@@ -161,7 +161,7 @@ class SentProperty:
 
 @dataclass(frozen=True)
 class ObjectDecoder:
-    """The properties of an object; those that are not listed are returned unchanged.
+    """The properties of an object. Those that are not listed are returned unchanged.
 
     Attributes:
         properties: Properties that are sent in another form; all properties, if there is a rest.
@@ -173,7 +173,7 @@ class ObjectDecoder:
     pairs: PairsDecoder = PairsDecoder()
 
     def decode(self, document: Document) -> Document:
-        """Decode each property; if two would get the same name, return a list, which validation refuses."""
+        """Decode each property. If two would get the same name, return a list, which validation refuses."""
         if not isinstance(document, dict):
             return document
         members = [member for key, value in document.items() for member in self._decode_member(key, value)]

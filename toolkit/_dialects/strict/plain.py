@@ -46,7 +46,7 @@ class SchemaForm:
             return document
 
     def decode_beginning(self, document: Any) -> Any:
-        """Decode the beginning of a document; return None if its end may be a pair without its value."""
+        """Decode the beginning of a document. Return None if its end may be a pair without its value."""
         return None if self.decoder and ends_in_key(document) else self.decode(document)
 
 

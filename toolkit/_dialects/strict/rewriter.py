@@ -363,7 +363,7 @@ def _is_open(schema: Schema) -> bool:
     """Return whether an object may have keys that it does not list.
 
     An object that lists properties and has no `additionalProperties` is treated as closed, as its author nearly always
-    means it; pydantic ignores other keys.
+    means it. Pydantic ignores other keys.
     """
     if schema.get("patternProperties"):
         return True
@@ -423,7 +423,7 @@ def _rewrite_properties(state: RewriteState, schema: Schema, path: str) -> Part:
 def _rewrite_property(
     state: RewriteState, property_: SentProperty, schema: Any, path: str, *, is_required: bool
 ) -> tuple[dict[str, Any], SentProperty, bool]:
-    """Rewrite one property; return its schema, the property with its decoder, and whether it is sent as required."""
+    """Rewrite one property. Return its schema, the property with its decoder, and whether it is sent as required."""
     with enter_reference(state, schema) as node:
         if isinstance(node, Mapping) and not state.rules.sends("type", "null") and without_null(node) is not node:
             return _rewrite_without_null(state, property_, node, path, is_required=is_required)
@@ -561,7 +561,7 @@ def rewrite_union(state: RewriteState, schema: Schema, path: str) -> Part:
 
 
 def _join_alternatives(state: RewriteState, alternatives: Sequence[Any], path: str) -> Part | str:
-    """Rewrite alternatives other than null; return a reason if they have to be sent as JSON text."""
+    """Rewrite alternatives other than null. Return a reason if they have to be sent as JSON text."""
     parts = [rewrite(state, choice, path) for choice in alternatives]
     if len(parts) == 1:
         return parts[0]

@@ -27,7 +27,7 @@ _MERGED = ANNOTATIONS | {"type", "properties", "patternProperties", "required", 
 
 
 def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
-    """Make the plain form of a schema; compositions that are left at its root go into the description."""
+    """Make the plain form of a schema. Compositions that are left at its root go into the description."""
     form = make_plain_form(hoist_alternatives(schema, schema), rules)
     moved = [keyword for keyword in form.schema if keyword in COMPOSITIONS]
     rest = {key: value for key, value in form.schema.items() if key not in COMPOSITIONS}
@@ -37,7 +37,7 @@ def make_flat_form(schema: Schema, rules: Rules) -> SchemaForm:
 
 
 def hoist_alternatives(schema: Schema, root: Schema) -> dict[str, Any]:
-    """Return the schema of an object with the properties of its alternatives; these keep what distinguishes them."""
+    """Return the schema of an object with the properties of its alternatives. These keep what distinguishes them."""
     hoisted = _merge_entries(schema, root)
     for keyword in ("anyOf", "oneOf"):
         alternatives = [hoist_alternatives(as_mapping(each), root) for each in hoisted.get(keyword, ())]
@@ -48,7 +48,7 @@ def hoist_alternatives(schema: Schema, root: Schema) -> dict[str, Any]:
 
 
 def _merge_entries(schema: Schema, root: Schema) -> dict[str, Any]:
-    """Merge the target of a reference and the entries of `allOf` into a schema; what differs stays in `allOf`."""
+    """Merge the target of a reference and the entries of `allOf` into a schema. What differs stays in `allOf`."""
     whole = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     entries = [look_up(root, schema["$ref"])] if "$ref" in schema else []
     left: list[Any] = []
@@ -100,7 +100,7 @@ def _reduce(alternative: Schema, different: set[str]) -> dict[str, Any]:
 
 
 def merge_schemas(first: Schema, second: Schema) -> dict[str, Any]:
-    """Merge two schemas that both apply; if a keyword differs the first one wins, and the result may accept more."""
+    """Merge two schemas that both apply. If a keyword differs the first one wins, and the result may accept more."""
     both = {**{key: second[key] for key in second if "if" not in first or key not in _CONDITION}, **first}
     for keyword in ("properties", "patternProperties"):
         if keyword in first and keyword in second:

@@ -212,7 +212,7 @@ class Rules:
         return not self.keys or re.fullmatch(self.keys, name) is not None
 
     def map_keys(self, names: Collection[str]) -> dict[str, str]:
-        """Map properties' names to distinct names that the provider accepts; legal names are not changed."""
+        """Map properties' names to distinct names that the provider accepts. Legal names are not changed."""
         keys = {name: name for name in names if self.accepts_key(name)}
         for name in names:
             if name not in keys:
@@ -350,7 +350,7 @@ MANY_TEXTS = 250
 
 
 def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
-    """Describe the first limit that a schema exceeds; return None if it exceeds none."""
+    """Describe the first limit that a schema exceeds. Return None if it exceeds none."""
     nodes = [*iterate_schemas(schema)] if limits else []
     for name, limit in limits.items():
         measured = MEASURES[name](nodes)
@@ -360,7 +360,7 @@ def find_excess(schema: Schema, limits: Mapping[str, int]) -> str | None:
 
 
 def _count_levels(nodes: Sequence[Schema]) -> int:
-    """Count the levels of nested objects; a recursive one counts once."""
+    """Count the levels of nested objects. A recursive one counts once."""
     root = nodes[0]
     depths = dict[str, int]()
 

@@ -121,7 +121,7 @@ def to_integer(value: Any) -> Any:
 
 
 def keep_number(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Return a finite number unchanged, and refuse a bool; validate anything else by `check`."""
+    """Return a finite number unchanged, and refuse a bool. Validate anything else by `check`."""
     if type(value) is int or (type(value) is float and isfinite(value)):
         return value
     if type(value) is bool:
@@ -173,7 +173,7 @@ class Workload:
 
 
 def count_step(value: Any, info: Any) -> Any:
-    """Count a step; the context is a list of one number, the steps that are left for the document.
+    """Count a step. The context is a list of one number, the steps that are left for the document.
 
     Raises:
         InvalidArguments: No step is left.

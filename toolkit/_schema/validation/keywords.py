@@ -277,7 +277,7 @@ def _write_object(writer: KeywordWriter, schema: Schema, place: str) -> list[Nod
 
 
 def _write_keys(writer: KeywordWriter, schema: Schema, place: str) -> list[Node]:
-    """Write the checks that depend on keys only; they are made before defaults are filled in."""
+    """Write the checks that depend on keys only. They are made before defaults are filled in."""
     core: Node = {"type": "dict", **_write_counts(schema, "minProperties", "maxProperties")}
     if "propertyNames" in schema:
         core["keys_schema"] = write_wrap(

@@ -96,7 +96,7 @@ class SchemaDocument:
         return target
 
     def _is_identified(self, place: str) -> bool:
-        """Return whether a part has an identifier, or lies in one that does; the whole does not count."""
+        """Return whether a part has an identifier, or lies in one that does. The whole does not count."""
         while place and place not in self.identified:
             place = place.rpartition("/")[0]
         return bool(place)

@@ -114,7 +114,7 @@ def check_keywords(schema: dict[str, Any], place: str) -> None:
 
 
 def _replace_unevaluated(schema: dict[str, Any], place: str) -> None:
-    """Add the keyword that means the same as `unevaluated...` beside no applicator; refuse it beside one."""
+    """Add the keyword that means the same as `unevaluated...` beside no applicator. Refuse it beside one."""
     for keyword, plain in _UNEVALUATED.items():
         if schema.get(keyword, True) is True or plain in schema:
             continue

@@ -102,7 +102,7 @@ def _make_workspace(root: str | os.PathLike[str] | Root, private: Sequence[str],
 
 
 def _make_write_tool(workspace: Workspace, write: Callable[..., Any], *, hashes: bool) -> Tool[..., Any]:
-    """Make the tool that writes; it has the parameter `expect_hash` only with `hashes`."""
+    """Make the tool that writes. It has the parameter `expect_hash` only with `hashes`."""
     function = write if hashes else partial(write, expect_hash="")
     write_tool: Tool[..., Any] = tool(
         function, name=write.__name__, title="Write File", effect="write", idempotent=not hashes

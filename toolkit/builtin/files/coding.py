@@ -273,7 +273,7 @@ def _format_page(text: str, start: int, limit: int | None, *, is_part: bool) -> 
 def replace_once(text: str, old: str, new: str, path: str, *, has_crlf: bool) -> str:
     """Replace the only occurrence of a text.
 
-    With `has_crlf`, every line of the file ends in CR LF; the lines of `old` and `new` may end in LF.
+    With `has_crlf`, every line of the file ends in CR LF. The lines of `old` and `new` may end in LF.
 
     Raises:
         Failed: There is no occurrence, or several; the message says what to do.
@@ -380,7 +380,7 @@ def compile_pattern(pattern: str, *, case_sensitive: bool) -> Callable[[str], bo
 def compile_glob(glob: str) -> Callable[[str], bool]:
     """Compile a glob to a predicate of paths.
 
-    `*.py` matches a file's name; with a `/` in it, such as `src/**/*.py`, a glob matches the whole path. `*` and `?`
+    `*.py` matches a file's name. With a `/` in it, such as `src/**/*.py`, a glob matches the whole path. `*` and `?`
     stop at a directory, `**/` matches any number of directories, `[a-z]` one of these characters, `{py,js}` one or the
     other. An empty glob, such as `.`, matches everything.
 

@@ -61,7 +61,7 @@ class TextFormat:
 def decode_file(data: bytes, *, is_cut: bool = False, errors: str = "strict") -> tuple[str, TextFormat]:
     """Decode a file's bytes by their byte order mark or as UTF-8, and return the text and its format.
 
-    With `is_cut`, they may end within a character or line end; such a character is left out.
+    With `is_cut`, they may end within a character or line end. Such a character is left out.
 
     Raises:
         NotText: The bytes are not text.

@@ -44,7 +44,7 @@ _OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getat
 def replace_file(directory: int, name: str, data: bytes, cancellation: Cancellation, *, expected: str | None) -> None:
     """Replace a file in an open directory, or make one with mode 0644.
 
-    If `expected` is not None, the old file must have this hash; if it is empty, there must be none.
+    If `expected` is not None, the old file must have this hash. If it is empty, there must be none.
 
     Raises:
         OSError: The file cannot be replaced, does not have the expected hash, or its directory stays locked.

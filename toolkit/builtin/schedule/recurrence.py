@@ -46,8 +46,8 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
     `08:00 daily`; or cron's five fields. Days have their English names, whole or three letters of them, or their
     Indonesian ones. In a month that is too short, `monthly(31)` is due on the last day.
 
-    A rule is due once for each local day. When the clock is set back and a time comes twice, the first one counts; when
-    the clock skips a time, the rule is due right after the gap; on a day that the zone skips, it is not due.
+    A rule is due once for each local day. When the clock is set back and a time comes twice, the first one counts. When
+    the clock skips a time, the rule is due right after the gap. On a day that the zone skips, it is not due.
 
     Args:
         rule: The rule.
@@ -96,7 +96,7 @@ def find_next_cron_run(expression: str, now: float, zone: tzinfo) -> float:
     """Return the next time of an expression in cron's form, strictly after now.
 
     When the clock is changed, the times are those of Debian's cron: a fixed time of the day is due once, even if the
-    clock skips it; an expression with a wildcard for minute or hour follows the clock.
+    clock skips it. An expression with a wildcard for minute or hour follows the clock.
 
     Raises:
         ImportError: The extra `schedule` is not installed.
@@ -135,7 +135,7 @@ def find_zone(zone: str | int | tzinfo) -> tzinfo:
 
 
 def to_zone_name(zone: str | int) -> str:
-    """Return the IANA name of hours ahead of UTC, which has the opposite sign; a name is returned as it is."""
+    """Return the IANA name of hours ahead of UTC, which has the opposite sign. A name is returned as it is."""
     return zone if isinstance(zone, str) else f"Etc/GMT{-zone:+d}"
 
 
@@ -198,7 +198,7 @@ _WEEKDAYS: Mapping[str, int] = {name: number for number, names in enumerate(_NAM
 
 
 def compose_rule(time: str, recurrence: str, day: str) -> str:
-    """Compose a rule; an empty part gets its default, and an unknown recurrence becomes daily.
+    """Compose a rule. An empty part gets its default, and an unknown recurrence becomes daily.
 
     Raises:
         ToolError: A day was given for a recurrence that takes none.

@@ -58,7 +58,7 @@ class FiringOutcome:
 
 
 class Scheduler:
-    """Runs actions when they are due, one after another; several may share a store, in several processes.
+    """Runs actions when they are due, one after another. Several may share a store, in several processes.
 
     An action's next time is set, and its firing claimed, before it runs: no firing runs twice, even after a change of
     the clock or a crash, unless `crashed="again"` allows it. An action that has missed several times runs once for all
@@ -114,7 +114,7 @@ class Scheduler:
         self._stopping = Cancellation()
 
     def run_forever(self) -> None:
-        """Run due actions until `stop` is called; exceptions of the store are logged."""
+        """Run due actions until `stop` is called. Exceptions of the store are logged."""
         run_sync(self._run_loop(SyncBackend()))
 
     async def arun_forever(self) -> None:

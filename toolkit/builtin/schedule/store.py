@@ -164,7 +164,7 @@ class SQLiteSchedule(SQLiteStore):
             return _replace_action(connection, old, new)
 
     def delete(self, *actions: Action) -> int:
-        """Remove actions and their firings; return the number of actions removed."""
+        """Remove actions and their firings. Return the number of actions removed."""
         with self._database.transaction() as connection:
             for action in actions:
                 connection.execute("DELETE FROM firings WHERE action_id = ?", (action.id,))

@@ -178,7 +178,7 @@ def _make_tool(
 
 @dataclass(frozen=True)
 class _Commands:
-    """The tools for commands of one directory; their options are those of `shell_tool`."""
+    """The tools for commands of one directory. Their options are those of `shell_tool`."""
 
     runner: CommandRunner
     seconds: float

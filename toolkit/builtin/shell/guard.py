@@ -90,12 +90,12 @@ def _listen_for_signals() -> int:
 
 
 def _adopt_orphans() -> bool:
-    """Make this process the parent of orphans among its descendants; return whether the system can."""
+    """Make this process the parent of orphans among its descendants. Return whether the system can."""
     return os.path.exists(f"/proc/{os.getpid()}/stat") and _control_process(SET_SUBREAPER, 1)  # noqa: PTH110
 
 
 def _die_with(parent: int) -> None:
-    """Ask the system for SIGTERM when the parent dies; exit if it has died already."""
+    """Ask the system for SIGTERM when the parent dies. Exit if it has died already."""
     if sys.platform == "linux":
         _control_process(SET_DEATH_SIGNAL, signal.SIGTERM)
     if os.getppid() != parent:
@@ -136,7 +136,7 @@ def _wait_for_child(child: int, wakeups: int, control: int) -> int | None:
 def _exec_command(
     command: list[bytes], environment: dict[bytes, bytes], limits: list[tuple[int, int]], control: int
 ) -> int:
-    """Replace this process by the command; report the reason if that fails."""
+    """Replace this process by the command. Report the reason if that fails."""
     try:
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
@@ -225,7 +225,7 @@ class Marked:
 
 
 def end(processes: Descendants | Group | Marked) -> bool:
-    """Send SIGTERM, SIGKILL after `GRACE`, and stop after `PERSISTENCE`; return whether no process is left."""
+    """Send SIGTERM, SIGKILL after `GRACE`, and stop after `PERSISTENCE`. Return whether no process is left."""
     if processes.is_gone():
         return True
     processes.send(signal.SIGTERM, signal.SIGCONT)
@@ -294,7 +294,7 @@ def _find_group(process: int) -> int | None:
 
 
 def _send_signals(process: int, numbers: Iterable[int]) -> bool:
-    """Send signals; return whether a process got them."""
+    """Send signals. Return whether a process got them."""
     with suppress(ProcessLookupError, PermissionError):
         for number in numbers:
             os.kill(process, number)

@@ -228,7 +228,7 @@ class _GuardProcess:
         return self._control.fileno() not in selector.get_map() or self._process.poll() is not None
 
     def _receive_report(self, report: bytes) -> None:
-        """Store the report of the command's end; the guard has time of its own to end the other processes."""
+        """Store the report of the command's end. The guard has time of its own to end the other processes."""
         self._report += report
         self._deadline = time.monotonic() + GUARD_TIMEOUT
 
@@ -287,7 +287,7 @@ class Capture:
     def text(self, max_bytes: int) -> str:
         """Return the text if it has at most `max_bytes`, else its beginning and end with a note between them.
 
-        Bytes that are not UTF-8 are replaced; control sequences of terminals, and long overwritten text, are removed.
+        Bytes that are not UTF-8 are replaced. Control sequences of terminals, and long overwritten text, are removed.
         """
         if self.size <= max_bytes:
             return _decode(self._head)

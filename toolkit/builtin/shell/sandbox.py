@@ -54,7 +54,7 @@ class Sandbox:
     """Namespaces for a command: one directory to write to, no other processes, no network.
 
     Everything else can be read, except hidden paths; /tmp and /run are empty, and removed at the end. A server that
-    listens on a socket file elsewhere can be reached. The kernel is shared; memory and CPU are not limited.
+    listens on a socket file elsewhere can be reached. The kernel is shared. Memory and CPU are not limited.
 
     Attributes:
         network: Whether the network can be reached, including the machine's own services.
@@ -98,7 +98,7 @@ class Sandbox:
         ]
 
     def prepare(self, root: Root) -> MakePrefix:
-        """Find bubblewrap and try it; return the function that makes its arguments.
+        """Find bubblewrap and try it. Return the function that makes its arguments.
 
         Raises:
             DefinitionError: bubblewrap does not work, or the directory contains one that a sandbox has of its own.
@@ -131,7 +131,7 @@ def _check_directory(directory: Path) -> Path:
 
 
 def _expand(path: str) -> list[str]:
-    """List the real paths that a pattern matches; a path that this process cannot find is not in the sandbox either."""
+    """List the real paths that a pattern matches. A path that this process cannot find is not in the sandbox either."""
     path = os.path.expanduser(path).replace("[", "[[]")  # noqa: PTH111  it raises nothing
     real_paths: list[str] = []
     for match in glob(path):  # noqa: PTH207  it raises nothing, too
@@ -174,7 +174,7 @@ class CommandLimits:
             check_whole(name, maximum)
 
     def to_rlimits(self) -> list[tuple[int, int]]:
-        """Return the limits by the system's numbers for them; core dumps are off."""
+        """Return the limits by the system's numbers for them. Core dumps are off."""
         import resource  # not on every system
 
         return [

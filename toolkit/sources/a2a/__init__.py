@@ -74,7 +74,7 @@ PARAMETERS: Mapping[str, Any] = {
 class A2A(RemoteSource):
     """An agent of the Agent2Agent protocol, whose skills are tools for a Toolbox or a Runner.
 
-    Its card is fetched when its tools are first needed. Each skill is a tool that takes a message; an agent without
+    Its card is fetched when its tools are first needed. Each skill is a tool that takes a message. An agent without
     skills has a tool `ask`. The names of its tools begin with `a2a_` and its own name. A call waits until the agent's
     task ends or needs an answer. Each call is a conversation of its own, except answers to a question of the agent.
 

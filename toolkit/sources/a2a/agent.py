@@ -30,7 +30,7 @@ PORTS: Mapping[str, int] = {"http": 80, "https": 443}
 
 
 class AgentError(ValueError):
-    """A card or an answer that cannot be used; the message quotes only addresses from it, and has no full stop."""
+    """A card or an answer that cannot be used. The message quotes only addresses from it, and has no full stop."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,7 +209,7 @@ def _join_pieces(pieces: Sequence[Artifact]) -> Artifact:
 
 
 def make_result(tool: str, answer: Task | Message) -> ToolResult:
-    """Make the result of a call: a task is its value, as JSON; texts are joined, nothing is fetched.
+    """Make the result of a call: a task is its value, as JSON. Texts are joined, nothing is fetched.
 
     Raises:
         ValueError: The answer has a number that JSON does not have.
@@ -262,7 +262,7 @@ def _find_note(tool: str, task: Task) -> tuple[str, bool]:
 
 
 def read_part(part: WirePart) -> Part:
-    """Read a part of a message: a text, data as JSON, an image or a file; a link is named and not followed."""
+    """Read a part of a message: a text, data as JSON, an image or a file. A link is named and not followed."""
     kind = part.WhichOneof("content")
     if kind == "text":
         return part.text

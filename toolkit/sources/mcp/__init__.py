@@ -236,7 +236,7 @@ class MCP(RemoteSource):
         return session
 
     def update_tools(self, listed: Sequence[types.Tool]) -> None:
-        """Make the tools that the server lists; those that cannot be made are left out, with a warning."""
+        """Make the tools that the server lists. Those that cannot be made are left out, with a warning."""
         self._update_tools([(spec.name, spec) for spec in listed], self._make_tool)
 
     def write_lock(self) -> None:
@@ -354,7 +354,7 @@ class MCP(RemoteSource):
         return Failed(f"The MCP server {self.name!r} refused the call: {self._describe(session.add_status(error))}")
 
     def _select_usable(self, tools: tuple[AnyTool, ...]) -> tuple[AnyTool, ...]:
-        """Leave out the tools that differ from the lock; write the lock if it does not exist.
+        """Leave out the tools that differ from the lock. Write the lock if it does not exist.
 
         Raises:
             DefinitionError: The lock is damaged, or cannot be read or written.

@@ -61,7 +61,7 @@ def make_sampling_tool(server: str) -> AnyTool:
 
 
 def make_question_tool(server: str) -> AnyTool:
-    """Make the tool for a server's questions; the run's approver changes the argument `answer` of each call."""
+    """Make the tool for a server's questions. The run's approver changes the argument `answer` of each call."""
 
     @tool(name=safe_name(f"elicitation_{server}"), title=f"Answer {server}", approve=True)
     def answer_question(question: str, form: dict[str, Any], answer: dict[str, Any]) -> Any:  # noqa: ARG001  for the approver
@@ -97,7 +97,7 @@ class ServerRequests:
         return cls(tools, context) if any(tools) and parent_call.get() else None
 
     async def watch(self, work: Awaitable[ToolResult]) -> ToolResult:
-        """Wait for the server's call; if an approver ended the run meanwhile, return the result of that request.
+        """Wait for the server's call. If an approver ended the run meanwhile, return the result of that request.
 
         Raises:
             FatalError: A hook, a middleware or the model has raised it at a request.

@@ -59,7 +59,7 @@ def _read_block(block: types.ContentBlock) -> Part:
 
 
 def read_contents(contents: types.TextResourceContents | types.BlobResourceContents) -> Part:
-    """Read the contents of a resource; hidden characters in a text are escaped."""
+    """Read the contents of a resource. Hidden characters in a text are escaped."""
     if isinstance(contents, types.TextResourceContents):
         return escape_hidden(contents.text)
     name = PurePosixPath(unquote(urlsplit(str(contents.uri)).path)).name

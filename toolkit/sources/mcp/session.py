@@ -55,7 +55,7 @@ EXPIRED = "Session terminated"
 
 
 class Session:
-    """A connection to a server; it is made and used in the private loop.
+    """A connection to a server. It is made and used in the private loop.
 
     One task opens, holds and closes it, since cancel scopes belong to one task.
 
@@ -107,7 +107,7 @@ class Session:
         return is_over or (self._streams is not None and self._streams.has_ended)
 
     def is_lost(self, error: MCPError) -> bool:
-        """True if an error of a call says that its connection is gone; a server may answer with the same code."""
+        """True if an error of a call says that its connection is gone. A server may answer with the same code."""
         is_unsent = isinstance(error.__context__, (anyio.BrokenResourceError, anyio.ClosedResourceError))
         is_closed = error.message.startswith(STREAM_CLOSED) or (error.message == CLOSED and self.has_ended)
         return error.code == types.CONNECTION_CLOSED and (is_unsent or is_closed)
@@ -209,7 +209,7 @@ class Session:
     async def list_all(self, *kinds: str) -> list[Any]:
         """List the "tools", "prompts", "resources" or "resource_templates" of the server, at most `MAX_TOOLS` of each.
 
-        A server that has none of a kind may not know the method; the list is empty then.
+        A server that has none of a kind may not know the method. The list is empty then.
         """
         return [each for kind in kinds for each in await self._list(kind)]
 
@@ -240,7 +240,7 @@ class Session:
     async def call(
         self, name: str, arguments: dict[str, Any], context: ToolContext[Any], requests: ServerRequests | None
     ) -> types.CallToolResult:
-        """Call a tool; its updates and log messages become progress of the call.
+        """Call a tool. Its updates and log messages become progress of the call.
 
         `Client.call_tool` is not used, since it validates results without a limit.
 
@@ -340,7 +340,7 @@ class Session:
                 logger.warning("The changed tools of the MCP server %s cannot be listed", self._address, exc_info=True)
 
     async def _subscribe(self, client: Client) -> None:
-        """Subscribe to changes of the tools; before the version 2026-07-28 of the protocol they come unasked."""
+        """Subscribe to changes of the tools. Before the version 2026-07-28 of the protocol they come unasked."""
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
@@ -351,7 +351,7 @@ class Session:
         call_soon(self._loop, self._closing.set)
 
     async def close(self) -> None:
-        """End the connection; a server that does not end is killed."""
+        """End the connection. A server that does not end is killed."""
         self._closing.set()
         if self._owner is not None:
             if not self._client.done():

@@ -118,7 +118,7 @@ class Operation:
 
 
 def list_operations(source: Source, root: Root) -> list[Operation]:
-    """List all operations, faulty ones too; their names do not depend on which of them are selected.
+    """List all operations, faulty ones too. Their names do not depend on which of them are selected.
 
     A path that cannot be parsed is an operation without a method.
     """
@@ -145,7 +145,7 @@ def list_operations(source: Source, root: Root) -> list[Operation]:
 
 
 def _parse_operation(source: Source, part: Any) -> tuple[OperationObject, str]:
-    """Return an operation and its fault; one that cannot be parsed has only its id, by which it can be excluded."""
+    """Return an operation and its fault. One that cannot be parsed has only its id, by which it can be excluded."""
     try:
         return source.parse(OperationObject, part, "operation"), ""
     except DefinitionError as error:

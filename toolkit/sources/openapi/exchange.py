@@ -243,7 +243,7 @@ def _is_binary(essence: str, body: bytes) -> bool:
 
 
 def _translate_error(label: str, error: Exception) -> ToolError:
-    """Make the error for a request without a response; it does not quote the URL, which may have a key in it."""
+    """Make the error for a request without a response. It does not quote the URL, which may have a key in it."""
     reason = f"({type(error).__name__})"
     if isinstance(error, httpx2.InvalidURL):
         return InvalidArguments(f"{label}: the arguments are too long for a URL {reason}. Send less.")

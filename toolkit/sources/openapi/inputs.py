@@ -103,7 +103,7 @@ def make_inputs(
 
 
 def _list_parameters(source: Source, operation: Operation) -> list[ParameterObject]:
-    """List the parameters of a path and its operation; those of the operation replace others of the same name."""
+    """List the parameters of a path and its operation. Those of the operation replace others of the same name."""
     listed = [*operation.path_item.parameters, *operation.spec.parameters]
     parsed = [source.parse(ParameterObject, part, "parameters") for part in listed]
     return list({(each.place, each.name): each for each in parsed}.values())

@@ -39,7 +39,7 @@ _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
 class SpecObject(BaseModel):
-    """An object of the specification; unknown members are ignored."""
+    """An object of the specification. Unknown members are ignored."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -160,7 +160,7 @@ class Source:
 
 
 def translate(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate a schema to JSON Schema 2020-12; its references all lead into its `$defs`."""
+    """Translate a schema to JSON Schema 2020-12. Its references all lead into its `$defs`."""
     read_only = set[str]()
 
     def drop_read_only(node: Node) -> Node:
