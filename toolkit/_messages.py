@@ -530,7 +530,7 @@ def collect_attachments(results: Iterable[ToolResult | ToolMessage]) -> list[Use
 
 
 def get_last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the last message; none if that is not a response of the model."""
+    """Return the calls of the last message, or none if that is not a response of the model."""
     last = messages[-1] if messages else None
     return last.calls if isinstance(last, ModelResponse) else ()
 

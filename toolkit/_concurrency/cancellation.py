@@ -21,7 +21,7 @@ DEADLINE: Final = "deadline"
 
 
 class Cancellation:
-    """A token that is cancelled once, by `cancel`, by its parent, or when its deadline passes; true from then on.
+    """A token that is cancelled once, by `cancel`, by its parent, or when its deadline passes. It is true from then on.
 
     A `with` block cancels it at its end, so that whatever still runs can see that it should stop.
 
@@ -48,7 +48,7 @@ class Cancellation:
 
     @property
     def reason(self) -> str:
-        """`cancelled` or `deadline`; empty while it is not cancelled."""
+        """The reason: "cancelled", "deadline", or "" while it is not cancelled."""
         if not self._reason and self.deadline is not None and time.monotonic() >= self.deadline:
             return DEADLINE
         return self._reason
@@ -82,7 +82,7 @@ class Cancellation:
         return True
 
     def subscribe(self, callback: Callback) -> Callback:
-        """Call a function at `cancel`, on the thread that cancels; at once if it is cancelled already.
+        """Call a function at `cancel`, on the thread that cancels, or at once if it is cancelled already.
 
         A deadline that passes calls nothing: waits are bounded by `remaining`.
 

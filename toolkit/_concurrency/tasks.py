@@ -48,7 +48,7 @@ def get_loop() -> asyncio.AbstractEventLoop:
 
 
 def start_task(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a coroutine as a task of the running loop; eagerly on Python 3.12 and later."""
+    """Start a coroutine as a task of the running loop, eagerly on Python 3.12 and later."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -213,7 +213,7 @@ async def cancel_tasks(tasks: list[asyncio.Task[Any]], seconds: float, abandoned
 
 
 def cancel_task(task: asyncio.Task[Any], abandoned: AbandonedJobs) -> None:
-    """Cancel a task; until it ends it counts as abandoned and is cancelled again from time to time."""
+    """Cancel a task. Until it ends, it counts as abandoned and is cancelled again from time to time."""
     task.cancel()
     task.add_done_callback(_consume_exception)
     abandoned.add(lambda: not task.done())
@@ -227,7 +227,7 @@ def set_result(future: asyncio.Future[Any], value: Any) -> None:
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
-    """Call a function in a loop, from any thread; does nothing if the loop is closed."""
+    """Call a function in a loop, from any thread. Do nothing if the loop is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, *args)
 

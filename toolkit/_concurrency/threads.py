@@ -77,7 +77,7 @@ class OwnThread(threading.Thread):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether an exception is meant for whoever runs the current thread; otherwise it is an error of a function.
+    """Return whether an exception is meant for whoever runs the current thread, and not an error of a function.
 
     A KeyboardInterrupt is Ctrl-C on the main thread only. Other exceptions that derive from BaseException alone, such
     as gevent's Timeout or Streamlit's rerun, interrupt any thread of the application. A panic of Rust code derives from

@@ -164,7 +164,7 @@ class RunDialect(Dialect):
         """Write the messages, tools and formats of a request's body."""
 
     def render_output_format(self, output: OutputSpec | None) -> dict[str, Any]:
-        """Write the `response_format` that asks for structured output; empty if the output is to be a call."""
+        """Write the `response_format` that asks for structured output, or {} if the output is to be a call."""
         if output is None or output.by_tool:
             return {}
         form = self.form(output.spec)
@@ -372,7 +372,7 @@ def drop_repeated(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 
 def canonical_text(arguments: str) -> str:
-    """Return an object as JSON with sorted keys, so that equal objects have equal texts; any other text unchanged."""
+    """Write an object with sorted keys, so that equal objects have equal texts. Return any other text unchanged."""
     try:
         document = json.loads(arguments)
     except (ValueError, RecursionError):

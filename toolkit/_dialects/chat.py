@@ -99,7 +99,7 @@ class Minimal(Chat):
 
 
 def render_attachments(done: FinishedCalls) -> list[dict[str, Any]]:
-    """Write the user message with the images and files of results; empty if there are none."""
+    """Write the user message with the images and files of results. The list is empty if there are none."""
     return list(map(render_message, collect_attachments(result for _, result in done)))
 
 

@@ -243,7 +243,7 @@ def _is_unchanged(items: Sequence[Item], response: ModelResponse) -> bool:
 
 
 def _sanitize_item(item: Item) -> Item:
-    """Return an item unchanged, or changed so that no server refuses it; empty if that is impossible."""
+    """Return an item unchanged, or changed so that no server refuses it. Return {} if that is impossible."""
     if _is_reasoning(item):
         has_id = _is_filled(item.get("id"), str) and isinstance(item.get("summary"), list)
         return item if has_id and (_is_filled(item.get("encrypted_content"), str) or item.get("content")) else {}

@@ -99,7 +99,7 @@ def offer_allowed(request: ModelRequest) -> ModelRequest:
 def render_choice(
     request: ModelRequest, render: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Write the `tool_choice` of a request's body, for this turn; empty if the server may choose.
+    """Write the `tool_choice` of a request's body, for this turn. Return {} if the server may choose.
 
     `render` writes a part, of its type and its other members.
     """

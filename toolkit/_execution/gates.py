@@ -230,7 +230,7 @@ class Gates:
         backend: Backend,
         list_arguments: Callable[[ApprovalRequest], tuple[Any, ...]] = lambda request: (request,),
     ) -> Any:
-        """Call a gate, and return its answer, or the exception that it raised; `Late` if it did not answer in time.
+        """Call a gate, and return its answer, or the exception that it raised, or `Late` if it did not answer in time.
 
         Without a timeout a sync gate runs on the calling thread. `list_arguments` makes its arguments from the request,
         whose context is cancelled as soon as the answer is no longer needed.

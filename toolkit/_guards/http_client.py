@@ -201,7 +201,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
 
 def _choose_encoding(names: str) -> str:
-    """Return the encoding of a body by the value of its header; empty if there is none."""
+    """Return the encoding of a body by the value of its header, or "" if there is none."""
     listed = [name.strip().lower() for name in names.split(",")]
     known = [ENCODINGS[name] for name in listed if name in ENCODINGS]
     if len(known) > 1 or not OTHER_ENCODINGS.isdisjoint(listed):

@@ -79,7 +79,7 @@ ResponseKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class CallModel:
-    """Step: call the model; without tools on the last turn."""
+    """Step: call the model, without tools on the last turn."""
 
     messages: tuple[Message, ...]
     turn: int
@@ -416,7 +416,7 @@ class Conversation:
     def read_messages(self, queue: MessageQueue) -> Sequence[UserMessage]:
         """Add the user's messages that are due now, and return them.
 
-        Before a response, steering messages are due. After an answer both kinds are, and the run continues; without one
+        Before a response, steering messages are due. After an answer both kinds are, and the run continues. Without one
         the queue is closed. While calls are open, and after the last answer, no message is due.
         """
         phase, reason = self._state.phase, self._state.finish_reason

@@ -493,7 +493,7 @@ class Runner(Controls):
 
     @property
     def name(self) -> str:
-        """The name; empty without one."""
+        """The name, or "" if the runner has none."""
         return self._factory.settings.name
 
     @property
@@ -503,7 +503,7 @@ class Runner(Controls):
 
     @property
     def instructions(self) -> str:
-        """The system message; empty without one."""
+        """The system message, or "" if there is none."""
         return self._factory.instructions
 
     @property

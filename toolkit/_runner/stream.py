@@ -259,7 +259,7 @@ class RunHandle(Controls, Generic[T]):
         return asyncio.wrap_future(self._end, loop=get_loop()).__await__()
 
     def call_when_done(self, function: Callable[[], object]) -> None:
-        """Call a function when the run has ended, on the thread of the run; at once if it has ended already."""
+        """Call a function when the run has ended, on the thread of the run, or at once if it has ended already."""
         self._end.add_done_callback(lambda _: function())
 
     def _execute(self) -> None:

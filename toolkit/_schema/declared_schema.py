@@ -185,11 +185,11 @@ class ReturnDocument(ReturnSchema):
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value alone, as `_output`; of a string, if there is no schema."""
+        """Argument schema of the value alone, as `_output`. Without a schema, it is a string."""
         return DocumentSchema(wrap_schema({"type": "string"} if self.document is None else self.document, OUTPUT))
 
     def check(self, value: Any) -> Any:
-        """Validate a value by the schema, and return it as plain data; without a schema, the value itself."""
+        """Validate a value by the schema, and return it as plain data. Without a schema, return the value itself."""
         if self.document is None:
             return value
         return self.argument_schema.validator(to_json({OUTPUT: value}).decode())[OUTPUT]

@@ -489,7 +489,7 @@ def _pick_text(metadata: Iterable[Any]) -> str:
 
 
 def read_field_texts(kind: Any, entries: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts about the fields of a pydantic class by their names in JSON; none for another class.
+    """Return the texts about the fields of a pydantic class by their names in JSON. Other classes have none.
 
     `entries` has texts by the names of fields, for those that have no other.
     """

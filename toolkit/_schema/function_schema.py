@@ -109,7 +109,7 @@ class ReturnSchema(Uncached):
         raise NotImplementedError
 
     def check(self, value: Any) -> Any:
-        """Validate a value by the declared type or JSON Schema, and return the result; without one, the value itself.
+        """Validate a value by the declared type or JSON Schema, and return the result. Without one, return the value.
 
         Raises:
             Exception: It is not valid; an error of pydantic, of the schema, or of the user's type.
@@ -200,7 +200,7 @@ class Parameter:
         return self.json_type if self.is_required else NotRequired[self.json_type]
 
     def make_default(self, values: dict[str, Any]) -> Any:
-        """Return the default for a call with these values; a copy, if possible: changes do not reach the next call."""
+        """Return the default for a call with these values, as a copy if possible, which the call may change."""
         if self.field:
             return self.field.get_default(call_default_factory=True, validated_data=values)
         if self.has_mutable_default:
@@ -564,7 +564,7 @@ class ReturnType(ReturnSchema):
 
     @cached_property
     def argument_schema(self) -> ArgumentSchema:
-        """Argument schema of the value alone, as `_output`; of a text, if the annotation does not describe it."""
+        """Argument schema of the value alone, as `_output`. It is a text if the annotation does not describe it."""
         annotation = str if self.annotation in (Any, inspect.Parameter.empty, object) else self.annotation
         output = Parameter(name=OUTPUT, kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
         return ParameterSchema(
@@ -576,7 +576,7 @@ class ReturnType(ReturnSchema):
         )
 
     def check(self, value: Any) -> Any:
-        """Validate a value by the annotated type, and return the result; without a usable type, the value itself."""
+        """Validate a value by the annotated type, and return the result. Without a usable type, return the value."""
         return value if self._adapter is None else self._adapter.validate_python(value)
 
     @cached_property

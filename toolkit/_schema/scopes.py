@@ -52,7 +52,7 @@ def _collect_class_names(classes: Iterable[type]) -> dict[str, Any]:
 
 
 def _find_class(path: str, function: Callable[..., Any]) -> type:
-    """Find the class with a dotted path in the module of a function; `object` if there is none."""
+    """Find the class with a dotted path in the module of a function, or `object` if there is none."""
     first, *rest = path.split(".")
     module = getattr(function, "__globals__", {})
     found = reduce(lambda place, name: getattr(place, name, None), rest, module.get(first))

@@ -231,7 +231,7 @@ class Signature:
         return p.has_mutable_default and p.name in self.argument_schema.hidden
 
     def _list_positional_kinds(self, values: Mapping[str, Any]) -> Collection[Any]:
-        """List the kinds of parameters that are passed by position; if `*args` has values, all kinds before it."""
+        """List the kinds of parameters that are passed by position: all before `*args` if that has values."""
         if any(p.kind is inspect.Parameter.VAR_POSITIONAL and values.get(p.name) for p in self.parameters):
             return (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         return (inspect.Parameter.POSITIONAL_ONLY,)

@@ -43,7 +43,7 @@ class ToolSource(Protocol):
     """Tools that may change: a toolbox reads the current ones whenever a run starts."""
 
     def current_tools(self) -> tuple[AnyTool, ...]:
-        """Return the tools that there are now; the same tuple as long as nothing changes."""
+        """Return the current tools, as the same tuple as long as nothing changes."""
         ...
 
 

@@ -69,7 +69,7 @@ class Bindings:
             self.functions = {name: function for name, function in self.functions.items() if name != activity}
 
     def _override(self, name: str, function: Callable[..., Any] | None) -> AbstractContextManager[None]:
-        """Do what `Toolbox.override` does. Blocks may end in any order; each removes its own override only."""
+        """Do what `Toolbox.override` does. Blocks may end in any order. Each removes its own override only."""
         mentioned = (*(tool.activity for tool in self._tools.values()), *self.choices.values())
         activities = [each for each in mentioned if isinstance(each, str) and each]
         known = [*dict.fromkeys([*self._tools, *activities, *self.functions])]
@@ -99,7 +99,7 @@ class Bindings:
     @overload
     def module(self, name: str, delegate: ModuleRunner | ModuleFunction) -> None: ...
     def module(self, name: str, delegate: Any = Parameter.empty) -> Any:
-        """Execute the latent tools of a module by a runner or a function; also as a decorator.
+        """Execute the latent tools of a module by a runner or a function. Also as a decorator.
 
         The runner or function sees nothing of the run that makes a call. It gets the tool's description, the arguments
         and the values that the tool imports. Its answer must match the tool's output schema.

@@ -42,7 +42,7 @@ PARAMETER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One finding; warnings and errors should be fixed.
+    """One finding. Warnings and errors should be fixed.
 
     Attributes:
         level: `error`: the tool cannot be used. `warning`: a model or a provider may fail at it. `note`: good to know.
@@ -63,7 +63,7 @@ class Finding:
 
 
 class CheckReport(tuple[Finding, ...]):
-    """Findings, errors first; printed one per line. Empty, and so false, where there are none."""
+    """Findings, errors first, printed one per line. A report without findings is empty, and so false."""
 
     __slots__ = ()
 

@@ -284,7 +284,7 @@ class Fingerprint:
         return self.digest
 
     def find_differences(self, other: Fingerprint) -> list[str]:
-        """Return what differs in another fingerprint, one line for each tool or setting; none where all is equal."""
+        """Return what differs in another fingerprint, one line for each tool or setting. Empty if all is equal."""
         return [
             *_compare("tool ", self.tools, other.tools),
             *_compare("setting ", self.settings, other.settings),

@@ -84,7 +84,7 @@ class FunctionHandler:
 
     @property
     def plain_function(self) -> Callable[..., Any] | None:
-        """The function, if its signature takes values by keyword only and it is not a generator; else None."""
+        """The function, if its signature takes values by keyword only and it is not a generator. Otherwise None."""
         called = self._called
         yields = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
         return self.function if self.signature.has_plain_call and not yields else None

@@ -147,7 +147,7 @@ class DeclaredHandler(Uncached):
         return None
 
     def make_action(self, tool: Any) -> Action:
-        """Return the function that executes the calls of a tool; made once for each tool."""
+        """Return the function that executes the calls of a tool. It is made once for each tool."""
         raise NotImplementedError
 
 

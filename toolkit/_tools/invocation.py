@@ -44,7 +44,7 @@ _OTHERS = ToolResult()[2:]  # the fields of a result after its value and its tex
 
 
 class Invocation:
-    """Parses, executes and renders the calls of one tool; made at its first call.
+    """Parses, executes and renders the calls of one tool. It is made at the first call.
 
     Attributes:
         parser: Parses raw arguments.

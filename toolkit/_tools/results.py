@@ -187,7 +187,7 @@ def is_special(kind: type) -> bool:
 
 
 def write_value(value: Any) -> str:
-    """Write any value: text as it is, None as `null`, anything else as JSON if possible; never raises."""
+    """Write any value: text as it is, None as `null`, anything else as JSON if possible. Never raises."""
     try:
         if isinstance(value, str):
             return replace_surrogates(str.__str__(value))

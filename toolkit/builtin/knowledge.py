@@ -427,7 +427,7 @@ def compute_digest(*parts: str) -> str:
 
 
 def split_chunks(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[str]:
-    """Split a text into chunks, after a paragraph, line, sentence or word if possible; without empty chunks.
+    """Split a text into chunks, after a paragraph, line, sentence or word if possible. No chunk is empty.
 
     Args:
         text: The text.

@@ -128,7 +128,7 @@ def web_search_tool(search: Search, *, embed: Embedding | None = None, **options
 
 
 def search_tool(search: Search) -> Tool[..., Any]:
-    """Make `search`, which returns the links that a search engine finds, without the pages; each call needs approval.
+    """Make `search`, which returns the links that a search engine finds, without the pages. Each call needs approval.
 
     Args:
         search: The search engine: a function of the query and the number of results, such as `Serper()`.

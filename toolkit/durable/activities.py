@@ -227,7 +227,7 @@ class Activities:
         return self.sessions(name)
 
     async def _restore_run(self, factory: RunFactory, state: RunState, **options: Any) -> Run[Any]:
-        """Create the run of a state; on a thread if that reads a ledger."""
+        """Create the run of a state, on a thread if that reads a ledger."""
         create = partial(self._create_run, factory, state, **options)
         return create() if factory.options.get("ledger") is None else await self._run_in_thread(create)
 
@@ -421,7 +421,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _name_error(error: Exception) -> str:
-    """Return the name of a library error's public class; `RunError` for another exception."""
+    """Return the name of a library error's public class, or `RunError` for another exception."""
     if isinstance(error, FingerprintError):
         return wire.MISMATCH
     own = (kind for kind in type(error).__mro__ if kind.__module__ == "toolkit.errors" and kind is not ToolkitError)

@@ -452,7 +452,7 @@ class DurableRun:
         return [message_from_dict(data) for data in await _wait_until_reachable(query)]
 
     async def _read_partial_text(self, offset: int) -> str:
-        """Return the text so far of the response that arrives after so many messages; empty if none is known."""
+        """Return the text so far of the response that arrives after so many messages, or "" if none is known."""
         description = await _wait_until_reachable(self._describe)
         for pending in description.raw_description.pending_activities:
             if pending.activity_type.name == wire.MODEL and pending.HasField("heartbeat_details"):

@@ -476,7 +476,7 @@ class RunWorkflow:
         return float(min(timeout, max(max_seconds - self._seconds, 0.0)))
 
     def _get_plan(self, call: ToolCall) -> wire.ToolPlan:
-        """Return the plan of a call's tool; a default one for a tool that the model invented."""
+        """Return the plan of a call's tool, or a default plan for a tool that the model invented."""
         return self._plan.tools.get(call.name, wire.ToolPlan())
 
     async def _execute(

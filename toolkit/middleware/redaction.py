@@ -62,7 +62,7 @@ def _clean_result(result: ToolResult, clean: Clean) -> ToolResult:
 
 
 def _clean_value(value: Any, clean: Clean) -> Any:
-    """Clean a value; a list with images or files item by item, so that these do not change."""
+    """Clean a value. Clean a list with images or files item by item, so that these do not change."""
     if type(value) in _PARTS:
         return value
     if type(value) in (list, tuple) and any(type(part) in _PARTS for part in value):

@@ -268,7 +268,7 @@ class Telemetry:
 
 
 def _read_server(address: str) -> dict[str, str | int]:
-    """Return the attributes of a server by its address; none for an empty one."""
+    """Return the attributes of a server by its address. An empty address has none."""
     parts = urlsplit(address)
     if not parts.hostname:
         return {}

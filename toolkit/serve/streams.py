@@ -90,7 +90,7 @@ class AsyncEncodedStream(AsyncIterator[T]):
 def make_encoded_stream(
     stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
 ) -> Any:
-    """Encode the events of a stream, each event by `write`, and yield `last` at the end; async for an async stream.
+    """Encode the events of a stream, each event by `write`, and yield `last` at the end. Async for an async stream.
 
     Raises:
         TypeError: The value is not a stream, such as the coroutine of `arun`.

@@ -299,7 +299,7 @@ def _encode_data(event: Event) -> WireEvent:
 
 
 def _parse_output(result: ToolResult) -> Any:
-    """Return the text that the model reads; if it is the JSON of an object or a list, that value."""
+    """Return the text that the model reads, or its value if it is the JSON of an object or a list."""
     text = result.text or ""
     return _parse_json(text) if text.lstrip().startswith(("{", "[")) else replace_surrogates(text)
 

@@ -103,7 +103,7 @@ class RemoteSource:
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """The tools of its last listing; connects first.
+        """The tools of its last listing. Connects first.
 
         Raises:
             Failed: The program cannot be reached, and is not optional.
@@ -451,7 +451,7 @@ def find_reason(error: BaseException | None) -> str:
 
 
 def find_leaf(error: BaseException) -> BaseException:
-    """Return the first exception of nested exception groups; any other exception as it is."""
+    """Return the first exception of nested exception groups, or any other exception as it is."""
     while getattr(error, "exceptions", ()):
         error = error.exceptions[0]  # type: ignore[attr-defined]  # no builtin in Python 3.10
     return error

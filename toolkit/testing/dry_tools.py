@@ -96,7 +96,7 @@ class _DryHandler(DeclaredHandler):
 
 
 def _simulate(returns: ReturnSchema) -> tuple[Any, str]:
-    """Make a value that fits an output schema, or None if there is none; and its JSON, "" for a string or None."""
+    """Make a value that fits an output schema, or None if there is none, and its JSON, "" for a string or None."""
     schema = returns.schema
     try:
         sample = None if schema is None else _make_sample(schema, schema, MAX_DEPTH)

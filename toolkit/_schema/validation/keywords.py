@@ -137,7 +137,7 @@ def defer_checks(cores: list[Node]) -> Node:
 
 
 def write_filter(types: Collection[type], core: Node) -> Node:
-    """Write a check of values of some types; all others pass."""
+    """Write a check of values of some types. Values of other types pass."""
     return write_wrap(no_info(lambda value, check: check(value) if type(value) in types else value), core)
 
 

@@ -247,7 +247,7 @@ def validate_rule(schedule: str, fault: str) -> str:
 
 
 def explain_unknown(recurrence: str | None) -> str:
-    """Return a line for the model which says that an unknown recurrence was replaced; empty for a known one."""
+    """Return a line for the model which says that an unknown recurrence was replaced, or "" for a known one."""
     if not recurrence or recurrence.strip().lower() in ("", *RECURRENCES):
         return ""
     return f"\nThe recurrence {recurrence!r} is not one of {', '.join(RECURRENCES)}: daily was taken instead."

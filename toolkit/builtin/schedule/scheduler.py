@@ -122,7 +122,7 @@ class Scheduler:
         await self._run_loop(AsyncBackend())
 
     def stop(self) -> None:
-        """Stop the loop after the running action; without a loop, the next one stops at once.
+        """Stop the loop after the running action. Without a loop, the next loop stops at once.
 
         Safe from any thread and from a signal handler. A new loop can be started afterwards.
         """
@@ -261,7 +261,7 @@ def planned_only(tool: Tool[..., Any], arguments: Mapping[str, Any], context: To
 
 
 def _advance(action: Action, now: float) -> Action:
-    """Return an action with its next time; disabled if it has none."""
+    """Return an action with its next time. Disable it if it has none."""
     if action.schedule.lower().split()[1:] == ["once"]:
         return replace(action, enabled=False)
     try:

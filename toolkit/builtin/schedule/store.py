@@ -124,7 +124,7 @@ LAYOUT = Layout(
 class SQLiteSchedule(SQLiteStore):
     """A store in a file, for several threads and processes of one machine; or in memory, as long as the object lasts.
 
-    Every method raises StoreError if the file cannot be used; nothing is changed then.
+    Every method raises StoreError if the file cannot be used, and then changes nothing.
 
     Args:
         path: The file, created if it does not exist; by default memory.

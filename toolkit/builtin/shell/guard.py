@@ -175,7 +175,7 @@ class Descendants:
         return not _has_children()
 
     def send(self, *numbers: int) -> None:
-        """Send each of them a signal; first the leader's group at once, which may start processes all the time."""
+        """Send each of them a signal. First signal the leader's group, which may start processes all the time."""
         group = None
         with suppress(ChildProcessError):  # nothing is left of the group, and its number may be that of another
             os.waitid(os.P_PGID, self._leader, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -281,7 +281,7 @@ def _list_processes() -> list[int]:
 
 
 def _read_file(path: str) -> bytes:
-    """Read a file of /proc; empty if the process is gone, or is another user's."""
+    """Read a file of /proc. Return b"" if the process is gone, or is another user's."""
     with suppress(OSError), open(path, "rb") as file:  # noqa: PTH123  pathlib takes long to load
         return file.read()
     return b""

@@ -73,14 +73,14 @@ class CommandOutcome:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; -1 if a signal ended it; None if it did not end by itself."""
+        """Its exit code, -1 if a signal ended it, or None if it did not end by itself."""
         if self.status is None:
             return None
         return max(-1, os.waitstatus_to_exitcode(self.status))
 
     @property
     def failure(self) -> str:
-        """A description of its failure; empty if it succeeded."""
+        """A description of its failure, or "" if it succeeded."""
         code = 0 if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code < 0:
             return f"exit: signal: {(signal.strsignal(-code) or str(-code)).lower()}"

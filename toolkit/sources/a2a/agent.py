@@ -87,7 +87,7 @@ class Address:
             yield http
 
     async def fetch_card(self) -> AgentCard:
-        """Fetch the agent's card; only its interfaces at this address remain.
+        """Fetch the agent's card. Only its interfaces at this address remain.
 
         Raises:
             AgentError: The card is invalid or too long, or has no interface at this address.

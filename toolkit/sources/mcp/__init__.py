@@ -240,7 +240,7 @@ class MCP(RemoteSource):
         self._update_tools([(spec.name, spec) for spec in listed], self._make_tool)
 
     def write_lock(self) -> None:
-        """Write the tools of the last listing to the lock, and use all of them; connects first.
+        """Write the tools of the last listing to the lock, and use all of them. Connects first.
 
         Raises:
             DefinitionError: There is no `lock=`, or it cannot be written.
@@ -260,7 +260,7 @@ class MCP(RemoteSource):
             raise DefinitionError(f"The lock {path} cannot be written: {error.strerror}.") from None
 
     def list_prompts(self) -> list[types.Prompt]:
-        """List the prompts of the server, as the mcp package has them; connects first.
+        """List the prompts of the server, as the mcp package has them. Connects first.
 
         Raises:
             Failed: The server cannot be reached, or its answer is invalid.
@@ -273,7 +273,7 @@ class MCP(RemoteSource):
         return await self._ask(lambda session: session.list_all("prompts"))
 
     def get_prompt(self, name: str, /, **arguments: str) -> list[Message]:
-        """Get the messages of a prompt, for `runner.run(messages=...)`; connects first.
+        """Get the messages of a prompt, for `runner.run(messages=...)`. Connects first.
 
         Raises:
             Failed: As for `list_prompts`; or there is no such prompt, or not with these arguments.
@@ -291,7 +291,7 @@ class MCP(RemoteSource):
         return make_messages(result.messages)
 
     def list_resources(self) -> list[types.Resource | types.ResourceTemplate]:
-        """List the resources and the resource templates of the server, as the mcp package has them; connects first.
+        """List the resources and the resource templates of the server, as the mcp package has them. Connects first.
 
         Raises:
             Failed: As for `list_prompts`.
@@ -304,7 +304,7 @@ class MCP(RemoteSource):
         return await self._ask(lambda session: session.list_all(*RESOURCES))
 
     def read_resource(self, uri: str) -> list[str | Image | File]:
-        """Read a resource: texts, images and files, as `runner.run` takes them; connects first.
+        """Read a resource: texts, images and files, as `runner.run` takes them. Connects first.
 
         Raises:
             Failed: As for `list_prompts`; or there is no such resource.
@@ -332,7 +332,7 @@ class MCP(RemoteSource):
         return await private_loop.arun(lambda: self._request(ask))
 
     async def _request(self, request: Callable[[Session], Awaitable[T]], *, is_first: bool = True) -> T:
-        """Make a request, in the private loop; in a new session if the server has forgotten the last one."""
+        """Make a request, in the private loop. Use a new session if the server has forgotten the last one."""
         session = await self._get_session()
         try:
             return await request(session)
@@ -402,7 +402,7 @@ class MCP(RemoteSource):
 
     @property
     def _location(self) -> str:
-        """A sentence with the URL; "" for a command, whose name is enough."""
+        """A sentence with the URL, or "" for a command, whose name is enough."""
         return f"Its URL is {self._address}." if self._address.is_url else ""
 
     def _describe(self, error: BaseException) -> str:

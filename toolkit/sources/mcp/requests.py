@@ -81,7 +81,7 @@ def make_question_tool(server: str) -> AnyTool:
 
 @dataclass(eq=False)
 class ServerRequests:
-    """Answers the requests that a server makes during one call of its tools; made in the run's event loop."""
+    """Answers the requests that a server makes during one call of its tools. It is made in the run's event loop."""
 
     tools: tuple[AnyTool | None, AnyTool | None]  # those that answer them, for sampling and for elicitation
     context: ToolContext[Any]  # of the server's call
@@ -113,7 +113,7 @@ class ServerRequests:
         return self.stopped or result
 
     async def sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-        """Answer a request with the run's model; in any event loop.
+        """Answer a request with the run's model. Works in any event loop.
 
         Raises:
             Failed: The request is refused, or cannot be answered.
@@ -132,7 +132,7 @@ class ServerRequests:
         )
 
     async def ask(self, params: types.ElicitRequestFormParams) -> Mapping[str, Any]:
-        """Answer a question with the run's approver; in any event loop.
+        """Answer a question with the run's approver. Works in any event loop.
 
         Raises:
             Failed: The question is refused.

@@ -118,7 +118,7 @@ class Session:
 
     @property
     def fault(self) -> str:
-        """Why this side ended the connection; empty if it did not."""
+        """Why this side ended the connection, or "" if it did not."""
         return self._streams.fault if self._streams else ""
 
     async def start(self) -> None:
@@ -347,7 +347,7 @@ class Session:
                     pass  # each arrives as a message, too
 
     def close_soon(self) -> None:
-        """End the connection without waiting; from any thread."""
+        """End the connection without waiting. Works on any thread."""
         call_soon(self._loop, self._closing.set)
 
     async def close(self) -> None:

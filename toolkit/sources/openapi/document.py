@@ -41,7 +41,7 @@ VERSIONS = ("3.0", "3.1", "3.2")
 
 
 def load_document(document: DocumentInput) -> dict[str, Any]:
-    """Load an OpenAPI document; nothing is fetched.
+    """Load an OpenAPI document. Nothing is fetched.
 
     Raises:
         DefinitionError: The document is invalid, or of a version that is not supported.

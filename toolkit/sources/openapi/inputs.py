@@ -212,7 +212,7 @@ class Body:
     is_required: bool = False
 
     def build(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the HTTP client's arguments for the body; empty if the model passed none.
+        """Return the HTTP client's arguments for the body. Empty if the model passed none.
 
         Raises:
             InvalidArguments: The value cannot be encoded in this media type.

@@ -30,7 +30,7 @@ def is_json(media_type: str) -> bool:
 
 
 def to_text(value: Any, media_type: str = "") -> str:
-    """Return a text as it is, unless the media type is JSON; anything else as JSON."""
+    """Return a text as it is, unless the media type is JSON. Return anything else as JSON."""
     return value if isinstance(value, str) and not is_json(media_type) else to_json(value).decode()
 
 
