@@ -653,7 +653,9 @@ class Toolbox:
         dispatcher = self._make_dispatcher(approve, HINT)
         tool = dispatcher.tools.get(name)
         if shared is not None or may_refer(tool):
-            return (await _make_parallel(dispatcher, context, backend, shared).all([call]))[0]
+            (result,) = await _make_parallel(dispatcher, context, backend, shared).all([call])
+            return result
+
         context = replace(use_context(context), tool_name=name)
         if tool:
             check_deps(tool, context.deps, CONTEXT_REMEDY)

@@ -175,12 +175,12 @@ class RemoteOutcome:
     @staticmethod
     def from_error(error: BaseException) -> RemoteOutcome:
         """Make the outcome of an exception. A part that cannot be written is empty."""
-        text = capture_outcome(lambda: str(error))[0] or ""
-        trace = capture_outcome(lambda: "".join(traceback.format_exception(error)))[0] or ""
-        pickled = capture_outcome(lambda: pickle.dumps(error))[0] or b""
-        label = type(error).__module__, type(error).__qualname__, text
+        text, _ = capture_outcome(lambda: str(error))
+        trace, _ = capture_outcome(lambda: "".join(traceback.format_exception(error)))
+        pickled, _ = capture_outcome(lambda: pickle.dumps(error))
+        label = type(error).__module__, type(error).__qualname__, text or ""
         base = next((kind for kind in type(error).__mro__ if kind.__module__ == ToolkitError.__module__), Exception)
-        return RemoteOutcome(error=pickled, label=label, trace=trace, base=cast("type[Exception]", base))
+        return RemoteOutcome(error=pickled or b"", label=label, trace=trace or "", base=cast("type[Exception]", base))
 
     def restore(self) -> Outcome[Any]:
         """Return the outcome. An exception that cannot be unpickled is replaced by one of its name, text and base."""
@@ -398,7 +398,7 @@ def _run_main_script(requests: IO[bytes]) -> _Fault | None:
     if location is not None:
         from multiprocessing.spawn import prepare
 
-        error = capture_outcome(lambda: prepare(location))[1]
+        _, error = capture_outcome(lambda: prepare(location))
     del os.environ[PREPARING]
     return _Fault(str(error), has_run=False) if error else None
 

@@ -88,8 +88,12 @@ def _pair_results(messages: Sequence[Message]) -> tuple[dict[_Place, int], list[
     for place, call in _iter_calls(messages):
         if place not in results and (found := unused.take(call)) is not None:
             results[place] = found  # it comes before its call
-    ids = (_list_ids(message.provider_call_id, message.call_id)[0] for _, message in sorted(unused.left.items()))
-    return results, [f"A result of {_quote(one)} was left out: there is no call for it." for one in ids]
+
+    notes: list[str] = []
+    for _, message in sorted(unused.left.items()):
+        call_id, *_ = _list_ids(message.provider_call_id, message.call_id)
+        notes.append(f"A result of {_quote(call_id)} was left out: there is no call for it.")
+    return results, notes
 
 
 class _UnusedResults:

@@ -57,7 +57,8 @@ class Session:
 
     def __init__(self, messages: Iterable[Message | Mapping[str, Any]] = ()) -> None:
         self._lock = Lock()
-        self._messages: tuple[Message, ...] = tuple(repair_history(parse_history(messages))[0])
+        repaired, _ = repair_history(parse_history(messages))
+        self._messages: tuple[Message, ...] = tuple(repaired)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.messages)} messages>"

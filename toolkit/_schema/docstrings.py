@@ -112,7 +112,8 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
 
     for section in _split(lines, known):
         if section.title.lower() in _ATTRIBUTES:
-            attributes += _rewrite(section, known)[1]
+            _, entries = _rewrite(section, known)
+            attributes += entries
         elif section.kind in _LISTED:
             introduction, entries = _rewrite(section, known)
             parts["prose"].append(introduction)

@@ -639,7 +639,8 @@ def find_type_arguments(kind: Any, home: type) -> dict[Any, Any]:
     if origin is home:
         return given
     for base in vars(origin).get("__orig_bases__", origin.__bases__):
-        if home in _split_alias(base)[0].__mro__:
+        base_class, _ = _split_alias(base)
+        if home in base_class.__mro__:
             return find_type_arguments(fill_variables(base, given), home)
     return {}
 

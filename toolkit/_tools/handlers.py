@@ -221,9 +221,15 @@ class BoundHandler(DeclaredHandler):
         declared = self.interface.argument_schema
         if not self.converted:
             return lambda values, context: call(self._fit(declared.add_defaults(values)), context)
-        parse = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted)).parse
+
+        parser = ArgumentParser(self.activity, replace(self.function.argument_schema, offered=self.converted))
+
+        def parse(values: Any) -> dict[str, Any]:
+            parsed, _ = parser.parse(values)
+            return parsed
+
         if isinstance(declared, DocumentSchema):
-            return lambda values, context: call(parse(self._fit(values))[0], context)
+            return lambda values, context: call(parse(self._fit(values)), context)
         return lambda values, context: call(self._convert(declared.add_defaults(values), parse), context)
 
     def _make_inner(self, tool: Any) -> Action:
@@ -239,7 +245,7 @@ class BoundHandler(DeclaredHandler):
 
         return call_with_tool
 
-    def _convert(self, values: dict[str, Any], parse: Callable[[Any], tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+    def _convert(self, values: dict[str, Any], parse: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """Convert values from the declaration's types to the function's.
 
         Raises:
@@ -250,7 +256,7 @@ class BoundHandler(DeclaredHandler):
         changed = {p.name: plain[p.name] for p in self.converted if p.name in plain}
         unchanged = {name: value for name, value in fitted.items() if name not in changed}
         try:
-            return {**unchanged, **parse(changed)[0]}
+            return {**unchanged, **parse(changed)}
         except InvalidArguments as error:
             what = f"{self.function.origin} takes other types than the tool declares"
             raise TypeError(f"{what}: {error}") from error

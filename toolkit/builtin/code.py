@@ -212,7 +212,8 @@ class _Program:
         if number >= MAX_CALLS:
             raise RuntimeError(f"A program can make at most {MAX_CALLS} calls.")
 
-        keys = [key for key in _read_schemas(each)[0]["properties"] if is_identifier(key)]
+        parameters, _, _ = _read_schemas(each)
+        keys = [key for key in parameters["properties"] if is_identifier(key)]
         unnamed = dict(zip(keys, values))
         if len(values) > len(keys) or not unnamed.keys().isdisjoint(named):  # the type check does not see every call
             raise TypeError(f"{each.name}() takes up to {len(keys)} values without a name, and each argument once.")

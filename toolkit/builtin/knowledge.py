@@ -348,7 +348,7 @@ def ingest_file(path: str | os.PathLike[str], store: KnowledgeStore, embed: Embe
     real = Path(path).resolve()
     try:
         with open_regular(os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))) as file:  # a FIFO does not wait
-            text = decode_file(file.read(4 * MAX_CONTENT + 1))[0]  # a character has four bytes at most
+            text, _ = decode_file(file.read(4 * MAX_CONTENT + 1))  # a character has four bytes at most
     except OSError as error:
         raise Failed(f"cannot ingest {escape_name(real.name)}: {error.strerror or error}") from error
     document = Document(id=compute_digest("file", str(real)), title=real.name, source=real.name, content=text)

@@ -96,7 +96,10 @@ def find_deps(target: str) -> Any:
 
 def get_stem(target: str) -> str:
     """Return the name of a file or module: `tools` of `tools.py:box`."""
-    return CODE_NAME if CODE.match(target) else Path(_split_name(target)[0]).stem
+    if CODE.match(target):
+        return CODE_NAME
+    source, _ = _split_name(target)
+    return Path(source).stem
 
 
 def _split_name(target: str) -> tuple[str, str]:

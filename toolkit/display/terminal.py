@@ -217,7 +217,8 @@ class Transcript:
             self.write(label, line)
             return
         self.end_line()
-        self._write(self._format_label(label) + _fit_lines([line], self._measure_width())[0])
+        (fitted,) = _fit_lines([line], self._measure_width())
+        self._write(self._format_label(label) + fitted)
         self._has_status = True
 
     def end_line(self) -> None:

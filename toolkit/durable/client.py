@@ -192,7 +192,7 @@ class DurableRunner:
             wire.check_name("session", session)
         if allowed_tools is not None:
             names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
-            allowed_tools = check_tool_choice(None, allowed_tools, names)[1]
+            _, allowed_tools = check_tool_choice(None, allowed_tools, names)
         workflow_id = run_id or uuid.uuid4().hex
         history = [message_to_dict(message) for message in parse_history(messages)]
         if session and history:

@@ -81,12 +81,13 @@ async def _audit_call(
 def _make_record(call: ToolCall, context: ToolContext[Any], outcome: str, seconds: float) -> AuditRecord:
     import hashlib  # slow to load, and few runs are audited
 
+    _, arguments = identify(call)
     return {
         "at": datetime.now(timezone.utc).isoformat(),
         "run": context.run_id,
         "call": call.id or context.call_id,
         "tool": call.name[:100],
-        "arguments": hashlib.sha256(identify(call)[1].encode("utf-8", "surrogatepass")).hexdigest(),
+        "arguments": hashlib.sha256(arguments.encode("utf-8", "surrogatepass")).hexdigest(),
         "outcome": outcome,
         "seconds": round(seconds, 6),
     }

@@ -116,7 +116,8 @@ class CodingTools(FileTools):
                 return ToolResult(Image(read_bytes(file, MAX_IMAGE), media_type), details={"path": path})
             with _report_errors(f"Cannot read {path}", path, large="" if is_part else ADVICE):
                 data = read_bytes(file, MAX_PAGED if is_part else self._limits.max_bytes)
-                page = _format_page(decode_file(data)[0], max(offset or 1, 1) - 1, limit, is_part=is_part)
+                text, _ = decode_file(data)
+                page = _format_page(text, max(offset or 1, 1) - 1, limit, is_part=is_part)
         mark = f"[hash {hash_bytes(data)}]\n" if self._hashes else ""
         return ToolResult(mark + page, details={"path": path})
 
@@ -247,7 +248,7 @@ class CodingTools(FileTools):
 
         try:
             with self._workspace.open_file(name) as file:
-                text = decode_file(read_bytes(file, MAX_PAGED), errors="replace")[0]
+                text, _ = decode_file(read_bytes(file, MAX_PAGED), errors="replace")
             for number, line in enumerate(iter_lines(text), 1):
                 check()
                 longest = max(longest, len(line))

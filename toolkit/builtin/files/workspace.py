@@ -76,9 +76,11 @@ class WorkspaceTools(FileTools):
         """
         with _report_errors("read error", path), self._workspace.open_file(path) as file:
             data = file.read(MAX_READ + 1)
-            mark = ""
             is_cut = len(data) > MAX_READ
-            text = decode_file(data[:MAX_READ], is_cut=is_cut)[0] + (TRUNCATED if is_cut else "")
+            text, _ = decode_file(data[:MAX_READ], is_cut=is_cut)
+            if is_cut:
+                text += TRUNCATED
+            mark = ""
             with suppress(TooLarge):
                 if self._hashes:
                     mark = f"[hash {hash_bytes(data + read_bytes(file, MAX_HASHED))}]\n"
@@ -198,7 +200,7 @@ class Workspace:
         try:
             with open_regular(self.root.open(path)) as file:
                 head = file.read(HEAD)
-                text_format = decode_file(head, is_cut=len(head) == HEAD)[1]
+                _, text_format = decode_file(head, is_cut=len(head) == HEAD)
         except (OutsideError, FileNotFoundError, PermissionError, NotText):
             text_format = TextFormat()
         return text_format.encode(text_format.adapt_line_ends(text))

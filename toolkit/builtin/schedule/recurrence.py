@@ -151,7 +151,8 @@ class Recurrence:
         """Return whether it is due on a day."""
         if self.month_day is None:
             return day.weekday() in self.weekdays
-        return day.day == min(self.month_day, monthrange(day.year, day.month)[1])
+        _, last_day = monthrange(day.year, day.month)
+        return day.day == min(self.month_day, last_day)
 
 
 def parse_rule(rule: str) -> Recurrence | None:

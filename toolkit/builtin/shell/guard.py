@@ -153,7 +153,7 @@ def _exec_command(
 def _set_limit(number: int, maximum: int) -> None:
     import resource  # few commands have limits
 
-    hard = resource.getrlimit(number)[1]
+    _, hard = resource.getrlimit(number)
     maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
     resource.setrlimit(number, (maximum, maximum))
 
