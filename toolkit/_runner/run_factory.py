@@ -145,7 +145,8 @@ class RunFactory:
         if not isinstance(run, (RunState, str)):
             raise TypeError(f"undo() takes result.state, or the id of a run, not {run!r:.100}.")
 
-        run_id, state = (run, None) if isinstance(run, str) else (run.run_id, run)
+        state = None if isinstance(run, str) else run
+        run_id = run if isinstance(run, str) else run.run_id
         saved = self.options.get("checkpoint")
         ledger = self.ledger
         tools = self.toolbox.snapshot()

@@ -119,14 +119,15 @@ def _check_mentions(tools: list[Tool[..., Any]]) -> Iterator[Finding]:
 
 
 def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator[Finding]:
-    """Find bound functions that execute no tool, maybe by a misspelt name, and choices for tools that are not there."""
+    """Find bound functions that execute no tool, perhaps since a name is misspelt, and choices for missing tools."""
     import difflib  # nothing else here needs it
 
     latent = [tool.name for tool in tools if isinstance(tool.handler, LatentHandler)]
     used = {tool.handler.activity for tool in tools}
-    is_open = any(map(callable, bindings.choices.values()))  # it may return another name at another time
+    is_open = any(map(callable, bindings.choices.values()))  # a function may choose another name at another time
+    unused = [name for name, function in bindings.functions.items() if function and name not in used]
 
-    for name in (each for each, function in bindings.functions.items() if function and each not in used):
+    for name in unused:
         near = difflib.get_close_matches(name, latent, n=1)
         text = f"{name!r} is bound, and executes no tool"
         if near:
@@ -136,8 +137,10 @@ def _check_bindings(tools: list[Tool[..., Any]], bindings: Bindings) -> Iterator
             yield _warn("idle", f"{text}. Choose it for a tool, or unbind it.")
 
     names = [tool.name for tool in tools]
-    for name in (each for each in bindings.choices if each not in names):
-        yield _warn("no-tool", f"a function is chosen for {name!r}, and there is no such tool{suggest(name, names)}")
+    for name in bindings.choices:
+        if name not in names:
+            hint = suggest(name, names)
+            yield _warn("no-tool", f"a function is chosen for {name!r}, and there is no such tool{hint}")
 
 
 def _check_tool(tool: Tool[..., Any], dialect: Dialect) -> Iterator[Finding]:
