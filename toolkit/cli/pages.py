@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-from toolkit import RunHandle, Tool, ToolkitError, ToolResult
+from toolkit import RunHandle, Tool, ToolkitError, ToolResult, Usage
 from toolkit.display.cards import render_tool, render_tool_result
 from toolkit.display.form import Form
 from toolkit.display.formatting import escape_text
@@ -157,7 +157,7 @@ class Site:
 
 
 def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
-    """Render the events of a run as they arrive; HTML that has been sent can only be hidden."""
+    """Render the events of a run as they arrive. HTML that has been sent can only be hidden."""
     has_text = is_open = False
     count = 0  # of the texts so far
     name = ""  # of the model
@@ -185,10 +185,16 @@ def _render_events(events: Iterable[Event], number: int) -> Iterator[str]:
             case LimitReached(limit=limit):
                 yield render_dim(f"The limit {limit} is reached.", tag="div")
             case RunFinished(output=output, finish_reason=reason, usage=usage):
-                yield (_hide(f"text-{number}-{count}") if has_text else "") + render_markdown(output, MAX_PAGE)
-                yield "" if reason in ("stop", "paused") else render_pill(reason)
-                about = " · ".join(filter(None, (name, format_tokens(usage))))
-                yield "" if reason == "paused" else render_dim(about, tag="div")
+                hidden_text = _hide(f"text-{number}-{count}") if has_text else ""
+                yield hidden_text + render_markdown(output, MAX_PAGE) + _render_end(reason, name, usage)
+
+
+def _render_end(reason: str, model: str, usage: Usage) -> str:
+    """Render why a run ended, if that is unusual, and what it used."""
+    if reason == "paused":
+        return ""
+    about = render_dim(" · ".join(filter(None, (model, format_tokens(usage)))), tag="div")
+    return about if reason == "stop" else render_pill(reason) + about
 
 
 def _hide(name: str) -> str:

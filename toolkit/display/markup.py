@@ -260,7 +260,7 @@ def render_table(value: Any, max_rows: int = MAX_ROWS) -> str:
 
 
 def _read_rows(value: Any, max_rows: int) -> tuple[list[list[str]], int]:
-    """Read the head and the first rows of a table as texts, and count its rows; [] and 0 for other values."""
+    """Return the head and the first rows of a table as texts, and the number of its rows. Other values have none."""
     if is_table(value):
         text, _ = write_rows(value.head(max_rows), 0, None, MAX_ANSWER)
         return list(csv.reader(StringIO(text))), value.shape[0]

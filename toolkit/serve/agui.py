@@ -143,7 +143,8 @@ class AGUIEncoder(RunEncoder):
     @override
     def add_reasoning(self, event: ReasoningDelta) -> Iterator[WireEvent]:
         is_first = not self._is_open("reasoning")
-        self._reasoning_parts += is_first
+        if is_first:
+            self._reasoning_parts += 1
         identity = {"messageId": f"{self._turn_id}-reasoning-{self._reasoning_parts}"}
         if is_first:
             yield self._open_part("reasoning", {"type": "REASONING_START", **identity}, "REASONING_END")
