@@ -347,10 +347,14 @@ def _cut_middle(text: str, most: int) -> str:
 def _describe_message(message: Message) -> str:
     """Describe a message in one line."""
     if isinstance(message, ModelResponse):
-        calls = ", ".join(f"{call.name}({_cut_middle(call.arguments, MAX_SUMMARY_LINE)})" for call in message.calls)
-        text = " ".join(message.text.split())
-        parts = [f"Assistant: {_cut_middle(text, MAX_SUMMARY_LINE)}"] if text else []
-        return " ".join([*parts, f"[Assistant called {calls}]"] if calls else parts) or "[Assistant]"
+        parts: list[str] = []
+        if text := " ".join(message.text.split()):
+            parts.append(f"Assistant: {_cut_middle(text, MAX_SUMMARY_LINE)}")
+        if message.calls:
+            calls = [f"{call.name}({_cut_middle(call.arguments, MAX_SUMMARY_LINE)})" for call in message.calls]
+            parts.append(f"[Assistant called {', '.join(calls)}]")
+        return " ".join(parts) or "[Assistant]"
+
     name = "User" if isinstance(message, UserMessage) else "System"
     if isinstance(message, ToolMessage):
         name = f"Error of {message.name}" if message.is_error else f"Result of {message.name}"

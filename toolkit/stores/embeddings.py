@@ -226,13 +226,18 @@ class _MiniLM:
         self._run: Callable[..., list[Any]] = _make_session().run
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """Return an embedding for each text: the mean of those of its windows, scaled to length one."""
+        """Return an embedding for each text: the mean of the embeddings of its windows, scaled to length one."""
         import numpy
 
         windows_of = [[encoding, *encoding.overflowing] for encoding in map(self._tokenizer.encode, texts)]
-        windows = (window for each in windows_of for window in each)
-        rows = chain.from_iterable(map(self._embed_windows, split_batches(windows, LOCAL_BATCH)))
-        return [_normalize(numpy.mean(list(islice(rows, len(each))), axis=0)).tolist() for each in windows_of]
+        batches = split_batches(chain.from_iterable(windows_of), LOCAL_BATCH)
+        rows = chain.from_iterable(map(self._embed_windows, batches))
+
+        embeddings: list[list[float]] = []
+        for windows in windows_of:
+            own_rows = list(islice(rows, len(windows)))  # the next rows are those of this text
+            embeddings.append(_normalize(numpy.mean(own_rows, axis=0)).tolist())
+        return embeddings
 
     def _embed_windows(self, windows: list[Encoding]) -> list[numpy.ndarray[Any, Any]]:
         """Return the embeddings of windows: the mean of those of their tokens, scaled to length one."""
