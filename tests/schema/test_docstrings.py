@@ -433,6 +433,16 @@ PARAMETERS = {
     "names joined by a slash": ("Get.\n\nArgs:\n    city/zone: Where.", {"city": "Where.", "zone": "Where."}),
     "rest, names joined by and": ("Get.\n\n:param city and zone: Where.", {"city": "Where.", "zone": "Where."}),
     "inputs": ("Get.\n\nInputs:\n    city: Name of the city,\n        in English.", CITY),
+    "dots behind a name": ("Get.\n\nArgs\n---\ncity1, city2... : str\n    Where.", {"city": "Where."}),
+    # Entries without a heading
+    "no heading": ("Get.\n\ncity: Name of the city,\n    in English.", CITY),
+    "no heading, several": ("Get.\n\ncity: Name of the city.\nzone (str): Zone.", TWO),
+    "no heading, dashes": ("Get.\n\ncity -- Name of the city.\nzone -- Zone.", TWO),
+    "no heading, numpy": ("Get.\n\ncity : str\n    Name of the city.\nzone : str\n    Zone.", TWO),
+    "no heading, bullets": ("Get.\n\n- city: Name of the city.\n\n- zone: Zone.", TWO),
+    "google, arrows": ("Get.\n\nArgs:\n    city -> Name of the city.\n    zone = Zone.", TWO),
+    "google, type in braces": ("Get.\n\nArgs:\n    city {str}: Name of the city.\n    zone {str}: Zone.", TWO),
+    "type and default above the text": ("Get.\n\nArgs:\n    zone: str | None = None\n        Zone.", {"zone": "Zone."}),
     # Epytext
     "epytext": ("Get.\n\n@param city: Name of the city,\n    in English.\n@type city: str", CITY),
     "epytext, unicode": ("Get.\n\n@param größe: Größe.\n@keyword b: B.", {"größe": "Größe.", "b": "B."}),
@@ -650,6 +660,7 @@ DESCRIPTIONS = {
     "attributes": ("Get.\n\nAttributes:\n    x: X.\n\nReferences:\n    Y.\n\nTodo:\n    * z", "Get."),
     "see also": ("Get.\n\nSee Also\n--------\nfoo : Foo.\n\nbar\n\nReferences\n----------\n.. [1] X.", "Get."),
     "fields": ("Get.\n\n:ivar x: X.\n:meta private:\n@author: me", "Get."),
+    "type of a keyword": ("Get.\n\n:keyword x: X.\n:paramtype x: int", "Get."),
     "prose behind a dropped field": ("Get.\n\n:type x: int\nMore.", "Get.\n\nMore."),
     "words that look like headings": (
         "Get the\nargs:\nand more.\n\nExample: do x.\n\nArgs:\n    x: X.",
@@ -678,6 +689,16 @@ DESCRIPTIONS = {
     "text behind an exception": ("Get.\n\n:raises E: X.\n\nSee :x:`a` too.", "Get.\n\nSee :x:`a` too."),
     "words before the first exception": ("Get.\n\nRaises:\n    If it fails.\n\n    KeyError: No.", "Get."),
     "no entries": ("Get.\n\nArgs:\n    None.", "Get."),
+    "entries without a heading": (
+        "Get.\n\nArgs for all:\n    x: X.\n    y: Y.\n\nMore words.",
+        "Get.\n\nArgs for all:\n\nMore words.",
+    ),
+    "entry of something else": ("Get.\n\nReply:\n    x: X.", "Get.\n\nReply:\n    x: X."),
+    "entry beside other names": ("Get.\n\nx: X.\nelse: Z.", "Get.\n\nx: X.\nelse: Z."),
+    "entry inside a paragraph": ("Get the\nx: X.", "Get the\nx: X."),
+    "entry inside a fence": ("Get.\n\n```\n\nx: X.\n```", "Get.\n\n```\n\nx: X.\n```"),
+    "entry inside code": ("Get.\n\n.. code:: a\n\n    x: X.", "Get.\n\n.. code:: a\n\n    x: X."),
+    "entry beside a section": ("Get.\n\ny: Y.\n\nArgs:\n    x: X.", "Get.\n\ny: Y."),
     "unknown field behind a known one": ("Get.\n\n:param x: X.\n@note: Slow.", "Get.\n\n@note: Slow."),
 }
 
@@ -685,7 +706,7 @@ DESCRIPTIONS = {
 @pytest.mark.parametrize(("text", "description"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
 def test_description_around_sections(text: str, description: str) -> None:
     """Prose is kept wherever it stands; sections and what they say are not part of it."""
-    assert description == read(text).description
+    assert description == read(text, ["x", "y"]).description
 
 
 def test_parameters_decide_about_deep_entries() -> None:
@@ -736,6 +757,9 @@ ENDLESS = {
     "doctests": "Examples\n---\n" + ">>> a\n\n" * scale(28_000),
     "fences": "Args:\n" + "```\n" * scale(50_000),
     "defaults": "Args:\n    x: " + "Default is ---- " * scale(12_000),
+    "entries without a heading": "Get.\n\n" + "x: y\n" * scale(160_000) + "z",
+    "introductions": "Get.\n" + "Args of it:\nx: y\n" * scale(60_000) + "z",
+    "deep introductions": "Get.\n" + "x: y\n  Args of it:\n" * scale(60_000) + "z",
     "lines of one entry": "Args:\n    x: y\n" + "        z\n" * scale(20_000),
 }
 

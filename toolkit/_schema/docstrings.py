@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Signature, cleandoc
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from typing_extensions import NotRequired, ReadOnly, Required
@@ -42,7 +42,7 @@ _KINDS: Mapping[str, _Kind] = {  # by the title of a section, or the word of a f
     **dict.fromkeys(("raises", "raise", "exceptions", "exception", "except", "throws"), "raises"),
     **dict.fromkeys(("example", "examples"), "examples"),
     **dict.fromkeys(("methods", "receives", "references", "see also", "todo", "warns"), "dropped"),
-    **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "vartype", "meta"), "dropped"),
+    **dict.fromkeys(("type", "rtype", "ytype", "kwtype", "paramtype", "vartype", "meta"), "dropped"),
     **dict.fromkeys(("author", "see", "seealso", "since", "version"), "dropped"),
 }
 _LISTED = ("parameters", "raises")  # sections with entries
@@ -66,14 +66,16 @@ _BULLET = r" *(?:[-*+•]|\d{1,9}[.)])\s"
 _ITEM = re.compile(_BULLET)
 _ENTRY = re.compile(
     rf"(?P<bullet>{_BULLET})?\s*(?!(?:None|or|and)\b)(?P<open>[(\[])?"
-    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+(?:or|and|&)\s+|,\s*|\s\|\s|\s?/\s?){_MARKED_NAME})*)(?P<dots>,\s*\.\.\.)?(?(open)[)\]])"
+    rf"(?P<names>{_MARKED_NAME}(?:(?:,?\s+(?:or|and|&)\s+|,\s*|\s\|\s|\s?/\s?){_MARKED_NAME})*)(?P<dots>,?\s*\.\.\.)?(?(open)[)\]])"
     rf"(?P<type>\s*\(.*?\)(?=[*`]*\s*(?:[:\uff1a]|{_DASH}\s|$))|\s*\([^():]*(?=:\s|:$)"
-    r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|=\s*[^\s:]+)(?=:))?(?(type)[*`]*)"
+    r"|\s*(?:\[[^\[\]:]*\]|<[^<>:]*>|\{[^{}:]*\}|=\s*[^\s:]+)(?=:))?(?(type)[*`]*)"
     rf"(?P<mark>\s*(?:(?(type)::?|:(?!:|//|[\w:]+:`))|\uff1a)(?:\*\*(?=\s))?|\s+{_DASH}\s|$)(?P<text>.*)"
 )
-_WITHOUT_COLON = re.compile(r"\s*(\w+)\s(?:\([^()]*\)\s)?(.*)")
+_WITHOUT_COLON = re.compile(r"\s*(\w+)\s(?:\([^()]*\)\s)?(?:[-=]?>\s|=\s)?(.*)")
 _OPEN_TYPE = re.compile(rf"(?:{_BULLET})?\s*{_MARKED_NAME}\s*(?:\(|\s:\s|:\s*[(\[{{])")
-_OPTIONAL = re.compile(r",? (?:optional|default)")
+_OPTIONAL = re.compile(r",? (?:optional|default|= )")
+# A word of a line above entries without a heading: "The parameters are:", "Required:", "where:".
+_INTRODUCTION = re.compile(r"\b(?:arg|param|keyword|option|input|require|where)", re.IGNORECASE)
 
 # The start of code or a table. In the text before it, repeated spaces, and line ends in a paragraph, become one space.
 _CODE = re.compile(r"(?:^|\n\n?) *(?:```|~~~|\||\+-|={2,} +=|>>>|\.\. )|(?<=::)\n|\n\n +")
@@ -109,8 +111,10 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     known = frozenset(parameters)
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
     attributes: list[str] = []
-
-    for section in _split(lines, known):
+    sections = _split(lines, known)
+    if known and all(section.kind != "parameters" for section in sections):
+        sections = [part for section in sections for part in _split_prose(section, known)]
+    for section in sections:
         if section.title.lower() in _ATTRIBUTES:
             _, entries = _rewrite(section, known)
             attributes += entries
@@ -200,6 +204,33 @@ def _split(lines: Sequence[str], known: frozenset[str]) -> list[_Section]:
             section.lines.append(line)
 
     return sections
+
+
+def _split_prose(section: _Section, known: frozenset[str]) -> Iterable[_Section]:
+    """Split prose around blocks of entries without a heading, such as "city: Its name"."""
+    if section.kind != "prose":
+        return [section]
+    text = [*takewhile(lambda line: not _FENCE.match(line), section.lines)]
+    written = text[:1]
+    for number in range(1, len(text)):
+        if _are_entries(text, number, known):
+            written.append(" " * (_depth(text[number]) - 1) + "Args:")
+        written.append(text[number])
+    return _split([*written, *section.lines[len(text) :]], known)
+
+
+def _are_entries(lines: Sequence[str], number: int, known: frozenset[str]) -> bool:
+    """Return whether a block begins in a line, all lines of which, but for deeper ones, name a parameter first."""
+    line, above = lines[number], lines[number - 1]
+    depth, before = _depth(line), above or lines[max(number - 2, 0)]
+    is_introduced = before[-1:] == ":" and _depth(before) <= depth and _INTRODUCTION.search(before)
+    is_apart = not above and before[-1:] != ":" and _depth(before) >= depth
+    if not line or not (is_introduced or is_apart):
+        return False
+    section = _Section(kind="parameters", lines=[line])
+    block = takewhile(lambda each: each and _depth(each) >= depth, map(lines.__getitem__, range(number, len(lines))))
+    entries = (_match_entry(section, each, known) for each in block if _depth(each) == depth)
+    return all(entry and entry.mark and known.issuperset(entry.names) for entry in entries)
 
 
 def _match_field(line: str, known: frozenset[str]) -> _Section | None:
