@@ -1008,6 +1008,21 @@ def test_mistakes(annotation: Any, reason: str, default: Mapping[str, Any]) -> N
         _ = echo(annotation, **default).parameters
 
 
+class Mail:
+    """A type of a package that is not installed, as EmailStr is without email-validator."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, __: Any) -> Any:
+        raise ImportError("mail-checker is not installed, run `pip install mail-checker`")
+
+
+@pytest.mark.parametrize("default", [{}, {"default": None}], ids=["required", "with a default"])
+def test_type_without_its_package(default: Mapping[str, Any]) -> None:
+    """A type whose package is not installed is refused with what to do, also with a default."""
+    with pytest.raises(DefinitionError, match=r"mail-checker is not installed.*\)\. Install the package, or write"):
+        _ = echo(Mail, **default).parameters
+
+
 @pytest.mark.parametrize("annotation", [[int], any, dict[str, any], 5])  # type: ignore[valid-type]
 def test_value_for_a_type(annotation: Any) -> None:
     """A value in place of a type is a slip, and refused with a default too."""

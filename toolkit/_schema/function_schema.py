@@ -134,6 +134,7 @@ NON_TYPE = " is not a type"
 NON_TYPE_REMEDY = "Write a type such as list[int]."
 OPTION = "its default is an option of typer, which only typer replaces by a value"
 OPTION_REMEDY = "Move the option into the annotation, and write the default itself: Annotated[int, typer.Option()] = 1."
+INSTALL_REMEDY = "Install the package, or write another type."
 TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
 # A name that is not defined, in the repr of an annotation; in Python 3.14 with its owner.
 _REFERENCE = re.compile(r"ForwardRef\((['\"])(.*?)\1(?:, [^()]*)?\)")
@@ -451,9 +452,9 @@ def _find_undefined(p: Parameter) -> str:
 
 
 def _is_wrong(error: Exception) -> bool:
-    """Return whether an annotation has a constraint that its type cannot have, or that no value meets."""
+    """Return whether a constraint does not fit its type, no value meets it, or a package of the type is missing."""
     is_protocol = '"is-instance"' in str(error)  # not checkable at run time, and no mistake beside a default
-    return isinstance(error, (UnusableType, SchemaError)) and not is_protocol
+    return isinstance(error, (UnusableType, SchemaError, ImportError)) and not is_protocol
 
 
 def _choose_remedy(p: Parameter, error: Exception) -> str:
@@ -463,6 +464,8 @@ def _choose_remedy(p: Parameter, error: Exception) -> str:
         return NON_TYPE_REMEDY
     if p.problem or isinstance(error, NameError) or _find_undefined(p):
         return {DEPENDENCY: DEPENDENCY_REMEDY, OPTION: OPTION_REMEDY}.get(p.problem, NAME_REMEDY)
+    if isinstance(error, ImportError):  # as for EmailStr
+        return INSTALL_REMEDY
     if not isinstance(error, (PydanticInvalidForJsonSchema, PydanticOmit)):
         return TYPE_REMEDY if _is_wrong(error) else f"{TYPE_REMEDY} Or give it a default (it is then left out)."
     written = _write_type(p)
