@@ -1569,6 +1569,7 @@ class TextModel(BaseModel):
     a: Annotated[int, Doc("A number.")] = Field(alias="A")
     b: Annotated[str, "A text."] = ""
     c: Annotated[int, Doc("Not this."), Field(description="A count.")] = 0
+    d: Annotated[int, "A rank."] | None = None
 
 
 @dataclass
@@ -1576,12 +1577,14 @@ class TextDataclass:
     A: Annotated[int, Doc("A number.")]
     b: Annotated[str, "A text."] = ""
     c: Annotated[int, Doc("Not this."), Field(description="A count.")] = 0
+    d: Annotated[int, "A rank."] | None = None
 
 
 class TextDict(TypedDict, total=False):
     A: Required[Annotated[int, Doc("A number.")]]
     b: Annotated[str, "A text."]
     c: Annotated[int, Doc("Not this."), Field(description="A count.")]
+    d: NotRequired[Annotated[int, "A rank."] | None]
 
 
 @pytest.mark.parametrize("kind", [TextModel, TextDataclass, TextDict])
@@ -1589,7 +1592,7 @@ def test_texts_of_fields(kind: Any) -> None:
     """A text or a `Doc` in the annotation of a field is its description, as in that of a parameter."""
     fields = echo(kind).parameters["$defs"][kind.__name__]["properties"]
 
-    assert ["A number.", "A text.", "A count."] == [part["description"] for part in fields.values()]
+    assert ["A number.", "A text.", "A count.", "A rank."] == [part["description"] for part in fields.values()]
 
 
 class DocumentedModel(BaseModel):

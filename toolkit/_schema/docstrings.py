@@ -18,7 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Signature, cleandoc
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from typing_extensions import NotRequired, ReadOnly, Required
 
@@ -112,7 +113,7 @@ def parse_docstring(text: str | None, parameters: Collection[str] = ()) -> Docst
     parts: dict[_Kind, list[str]] = {kind: [] for kind in get_args(_Kind)}
     attributes: list[str] = []
     sections = _split(lines, known)
-    if known and all(section.kind != "parameters" for section in sections):
+    if known and "parameters" not in [section.kind for section in sections]:
         sections = [part for section in sections for part in _split_prose(section, known)]
     for section in sections:
         if section.title.lower() in _ATTRIBUTES:
@@ -503,14 +504,25 @@ def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 # Attributes with a text: of `Doc` (PEP 727), of pydantic's `Field`, of an option of typer.
 _TEXTS = ("documentation", "description", "help")
+# What may stand around the type of a key of a TypedDict.
+_QUALIFIERS_OF_KEYS = (Required, NotRequired, ReadOnly)
 
 
 def find_text(annotation: Any) -> str:
-    """Return the last text in an `Annotated` type, which is the outermost, or "" if there is none."""
-    while get_origin(annotation) in (Required, NotRequired, ReadOnly):
+    """Return the last text in an `Annotated` type, which is the outermost; "" if there is none."""
+    while get_origin(annotation) in _QUALIFIERS_OF_KEYS:
         annotation = get_args(annotation)[0]
     annotation = getattr(annotation, "__value__", annotation)  # of a type alias
     return _pick_text(get_args(annotation)[1:]) if get_origin(annotation) is Annotated else ""
+
+
+def find_field_text(annotation: Any) -> str:
+    """Return the text of a field's type or, of a union, those of its members, which pydantic drops."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in _QUALIFIERS_OF_KEYS:
+        return find_field_text(arguments[0])
+    members = arguments if origin in (Union, UnionType) else [annotation]
+    return "\n".join(filter(None, map(find_text, members)))
 
 
 def _pick_text(metadata: Iterable[Any]) -> str:
@@ -528,6 +540,11 @@ def read_field_texts(kind: Any, entries: Mapping[str, str]) -> dict[str, str]:
     fields: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
     texts: dict[str, str] = {}
     for name, info in fields.items():
-        if text := info.description or _pick_text(info.metadata) or entries.get(name):
+        if (
+            text := info.description
+            or _pick_text(info.metadata)
+            or find_field_text(info.annotation)
+            or entries.get(name)
+        ):
             texts[info.validation_alias if isinstance(info.validation_alias, str) else name] = text
     return texts

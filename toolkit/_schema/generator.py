@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticOmit, SchemaValidator
 from typing_extensions import get_type_hints, override
 
-from toolkit._schema.docstrings import find_text, parse_docstring, read_field_texts
+from toolkit._schema.docstrings import find_field_text, parse_docstring, read_field_texts
 from toolkit._schema.json_schema import Schema, UnusableType, find_flag_bounds, list_allowed_values
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _add_texts(generated: JsonSchemaValue, kind: Any) -> JsonSchemaValue:
     if properties and fields is None:  # a TypedDict, or a dataclass that is not pydantic's
         texts = entries | _read_texts(kind)
     for name, text in texts.items():
-        if name in properties:
+        if name in properties and text not in [part.get("description") for part in properties[name].get("anyOf", ())]:
             properties[name] = {"description": text, **properties[name]}
     return generated
 
@@ -282,7 +282,7 @@ def _read_texts(kind: Any) -> dict[str, str]:
         hints = get_type_hints(kind, include_extras=True)
     except Exception:  # noqa: BLE001  an annotation is code of the user's, or has a name of a local scope
         return {}
-    return {name: text for name, hint in hints.items() if (text := find_text(hint))}
+    return {name: text for name, hint in hints.items() if (text := find_field_text(hint))}
 
 
 def _write_keys(generated: JsonSchemaValue, names: Schema) -> dict[str, Any]:
