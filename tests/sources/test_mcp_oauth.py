@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import threading
@@ -17,7 +18,7 @@ from toolkit import Failed, Toolbox
 from toolkit.sources.mcp import MCP
 
 KNOWN = "s3cret"
-TOOL = {"name": "count", "inputSchema": {"type": "object"}}
+TOOL = {"name": "count", "inputSchema": {"type": "object", "properties": {"last": {"type": "boolean"}}}}
 
 
 class Tokens:
@@ -40,9 +41,14 @@ class Tokens:
 
 
 @contextmanager
-def serve() -> Iterator[tuple[str, list[tuple[str, str]]]]:  # noqa: C901  five kinds of requests
-    """Serve a tool to those who have a token; give the address, and the paths and authorizations of requests."""
+def serve(together: int = 1) -> Iterator[tuple[str, list[tuple[str, str]]]]:  # noqa: C901  five kinds of requests
+    """Serve a tool to those who have a token; give the address, and the paths and authorizations of requests.
+
+    So many calls are answered `together`. A call with `last` ends the validity of its token.
+    """
     seen: list[tuple[str, str]] = []
+    barrier = threading.Barrier(together, timeout=10)
+    ended: set[str] = set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -61,9 +67,9 @@ def serve() -> Iterator[tuple[str, list[tuple[str, str]]]]:  # noqa: C901  five 
                 self.reply({"issuer": own, **ends, "response_types_supported": ["code"]})
             elif self.path == "/token":
                 is_known = self.headers.get("authorization") == f"Basic {base64.b64encode(b'me:s3cret').decode()}"
-                token = {"access_token": "t0ken", "token_type": "Bearer", "expires_in": 3600}
+                token = {"access_token": f"t0ken{len(ended) or ''}", "token_type": "Bearer", "expires_in": 3600}
                 self.reply(token if is_known else {"error": "invalid_client"}, 200 if is_known else 401)
-            elif self.headers.get("authorization") != "Bearer t0ken":
+            elif self.headers.get("authorization") != f"Bearer t0ken{len(ended) or ''}":
                 metadata = f'Bearer resource_metadata="{own}/.well-known/oauth-protected-resource"'
                 self.reply({}, 401, {"WWW-Authenticate": metadata})
             else:
@@ -76,6 +82,9 @@ def serve() -> Iterator[tuple[str, list[tuple[str, str]]]]:  # noqa: C901  five 
             head = {"jsonrpc": "2.0", "id": message.get("id")}
             error = {"error": {"code": -32601, "message": "no such method"}}
             result = results.get(message.get("method", ""))
+            if result is text:
+                barrier.wait()
+                ended.update(message["params"]["arguments"])
             self.reply({**head, **({"result": result} if result else error)}, 200 if "id" in message else 202)
 
         def reply(self, content: Any, status: int = 200, headers: Any = ()) -> None:
@@ -117,11 +126,32 @@ def test_token() -> None:
 
 
 def test_wrong_secret() -> None:
-    """A secret that is refused is an error in time, which does not repeat it."""
-    with serve() as (url, _), pytest.raises(Failed, match="cannot be reached") as caught:
+    """A secret that is refused is an error, which does not repeat it, and it is not sent again."""
+    with serve() as (url, seen), pytest.raises(Failed, match="cannot be reached") as caught:
         MCP(url, name="x", auth=sign(url, "wr0ng"), timeout=5).connect()
 
     assert "wr0ng" not in f"{caught.value}"
+    assert 1 == [path for path, _ in seen].count("/token")
+
+
+def test_calls_at_the_same_time() -> None:
+    """Calls with a token do not wait for each other, although a provider of the mcp package sends one by one."""
+
+    async def main() -> list[str]:
+        async with MCP(url, name="x", auth=sign(url)) as server:
+            results = await asyncio.gather(*(server.tools[0].ainvoke({}) for _ in range(3)))
+        return [result.text for result in results]
+
+    with serve(together=3) as (url, seen):
+        assert ["7", "7", "7"] == asyncio.run(main())
+    assert 1 == [path for path, _ in seen].count("/token")
+
+
+def test_token_that_has_ended() -> None:
+    """A token that the server does not accept any more is replaced, and the call is sent again."""
+    with serve() as (url, seen), MCP(url, name="x", auth=sign(url)) as server:
+        assert ["7", "7"] == [server.tools[0].invoke(arguments).text for arguments in ({"last": True}, {})]
+    assert 2 == [path for path, _ in seen].count("/token")
 
 
 def test_two_servers() -> None:

@@ -45,6 +45,7 @@ with needs_extra("MCP", "mcp"):
     import anyio
     import mcp_types as types
     from mcp import MCPError
+    from mcp.client.auth import OAuthFlowError
 
     from toolkit.sources.mcp.requests import ServerRequests, make_question_tool, make_sampling_tool
     from toolkit.sources.mcp.results import make_messages, make_result, read_contents
@@ -130,7 +131,7 @@ class MCP(RemoteSource):
     _kind = "MCP server"
     _item = "tool"
     _prefix = "mcp"
-    _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError)
+    _final = (FileNotFoundError, PermissionError, NotADirectoryError, DefinitionError, OAuthFlowError)
 
     @spell_options(ToolOptions, {**DEFAULTS, "timeout": TIMEOUT}, {**TOOL_HINTS, **HINTS})
     def __init__(

@@ -9,8 +9,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import mcp_types as types
 from mcp import StdioServerParameters
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -143,7 +144,8 @@ class Address:
                 "limits": httpx2.Limits(max_connections=None),  # no call waits for another one's connection
             }
             headers = {"Accept-Encoding": "identity", **(self.headers or {})}
-            async with httpx2.AsyncClient(headers=headers, auth=self.auth, **options) as http:
+            auth = _TokenAuth(self.auth) if isinstance(self.auth, OAuthClientProvider) else self.auth
+            async with httpx2.AsyncClient(headers=headers, auth=auth, **options) as http:
                 transport = streamable_http_client(self.server, http_client=http, max_sse_event_size=MAX_MESSAGE)
                 streams = Streams(transport)
                 http.event_hooks = {"response": [streams.on_response]}
@@ -162,6 +164,26 @@ class Address:
             yield Streams(stdio_client(command, errlog=inherited))
         else:
             yield self.server
+
+
+class _TokenAuth(httpx2.Auth):
+    """Lets requests with a valid token be sent at the same time; a provider alone sends one after the other."""
+
+    def __init__(self, provider: OAuthClientProvider) -> None:
+        self._provider = provider
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        context = self._provider.context
+        if context.current_tokens is not None and context.is_token_valid():
+            request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
+            response = yield request
+            if response.status_code not in (httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN):
+                return
+        async with aclosing(self._provider.async_auth_flow(request)) as flow:
+            sent = await anext(flow)
+            with suppress(StopAsyncIteration):
+                while True:
+                    sent = await flow.asend((yield sent))
 
 
 class Streams(AbstractAsyncContextManager[Any]):
