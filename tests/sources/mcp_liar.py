@@ -77,6 +77,12 @@ ERRORS = {
     "late": (-32001, "I timed out"),
     "poisoned_error": (-32603, f"{HIDDEN} {SEEN}"),
 }
+# By switch, the words for a session that is not known. The last two are those of the TypeScript SDK and its examples.
+REFUSALS = {
+    "polite": "Not here",
+    "no id": "Bad Request: No valid session ID provided",
+    "no start": "Bad Request: Server not initialized",
+}
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 
 
@@ -308,12 +314,13 @@ class Handler(BaseHTTPRequestHandler):
             handle(request)
 
     def refuse_session(self, request: dict[str, Any]) -> None:
-        """Answer that there is no such session; a polite server says so in its own words."""
-        error = {"jsonrpc": "2.0", "id": request.get("id"), "error": {"code": -32001, "message": "Not here"}}
-        self.send_response(404)
-        self.send_header("content-type", "application/json" if "polite" in SWITCHES else "text/html")
+        """Answer that there is no such session; a polite server says so in its own words, or with status 400."""
+        own = next((text for switch, text in REFUSALS.items() if switch in SWITCHES), "")
+        error = {"jsonrpc": "2.0", "id": request.get("id"), "error": {"code": -32001, "message": own}}
+        self.send_response(400 if own.startswith("Bad Request") else 404)
+        self.send_header("content-type", "application/json" if own else "text/html")
         self.end_headers()
-        self.wfile.write(json.dumps(error).encode() if "polite" in SWITCHES else b"")
+        self.wfile.write(json.dumps(error).encode() if own else b"")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Be quiet."""

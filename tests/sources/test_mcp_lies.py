@@ -135,7 +135,7 @@ def test_death_with_several_calls(way: str) -> None:
         assert [LOST] * 3 == [result.text for result in Toolbox([server]).call_many(calls)]
 
 
-@pytest.mark.parametrize("switches", [[], ["polite"]], ids=["no reason", "reason"])
+@pytest.mark.parametrize("switches", [[], ["polite"], ["no id"], ["no start"]], ids=" ".join)
 def test_forgotten_session(switches: list[str]) -> None:
     """A call in a session that the server has forgotten is made in another one, since it was not executed."""
     with lie("http", "never", *switches) as server:

@@ -37,6 +37,8 @@ LINES = "toolkit_lines"
 TOO_LONG = "TOO LONG FOR TOOLKIT"  # replaces a line that is too long; it is not a message
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
+# In an answer with status 400, which servers after the examples of the TypeScript SDK send in place of 404.
+_FORGOTTEN = re.compile(rb"(?i)session.?id|not initialized")
 _PART = re.compile(r"[^\n]*\n|[^\n]+")  # of a line
 _SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value but the program to launch
 
@@ -205,7 +207,7 @@ class Streams(AbstractAsyncContextManager[Any]):
         return await self._streams.__aexit__(*error)
 
     async def on_response(self, response: httpx2.Response) -> None:
-        """Limit an answer, and record an error, and the end of the session: status 404, with any body.
+        """Limit an answer, and record an error, and the end of the session: status 404, or what some servers answer.
 
         Raises:
             httpx2.StreamError: The answer is compressed.
@@ -215,8 +217,11 @@ class Streams(AbstractAsyncContextManager[Any]):
         response.stream = _AnswerStream(response, math.inf if has_events else MAX_MESSAGE, MAX_MARKS)
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
-        is_missing = response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST"
-        if is_missing and "mcp-session-id" in request.headers:
+        if request.method != "POST" or "mcp-session-id" not in request.headers:
+            return
+        if response.status_code == httpx2.codes.BAD_REQUEST and _FORGOTTEN.search(await response.aread()):
+            response.status_code = httpx2.codes.NOT_FOUND
+        if response.status_code == httpx2.codes.NOT_FOUND:
             self.has_ended = True
             response.headers["content-type"] = "text/plain"  # so that the mcp package has one error for any body
 
