@@ -63,6 +63,11 @@ def store(n: int, context: ToolContext) -> str:
     time.sleep(0.02)
     return f"stored {n}"
 
+@tool
+def extra() -> str:
+    '''Another tool.'''
+    return "extra"
+
 def answer(request):
     turn = sum(isinstance(message, ModelResponse) for message in request.messages)
     time.sleep(0.02)
@@ -73,7 +78,8 @@ def answer(request):
 async def main():
     ledger = {"ledger": SQLiteLedger(HOME / "calls.db")} if LEDGER == "ledger" else {}
     gate = {"approve": lambda asked: defer(asked) if asked.name == "book" else True} if MODE == "ask" else {}
-    runner = Runner([book, store], model=ScriptedModel(answer), **ledger, **gate)
+    tools = [book, store, extra] if MODE == "changed" else [book, store]
+    runner = Runner(tools, model=ScriptedModel(answer), **ledger, **gate)
     async with Worker(await Client.connect(ADDRESS), runner, task_queue=QUEUE, heartbeat=1.0):
         print("ready", flush=True)
         await asyncio.Event().wait()
@@ -168,6 +174,25 @@ def test_worker_dies_in_a_call(workers: Workers) -> None:
     (unknown,) = check(result, workers.home)
 
     assert TURNS == len((workers.home / "booked").read_text().split())
+    assert unknown.text.startswith("This call was started before and may have taken effect")
+
+
+@pytest.mark.slow
+def test_worker_with_other_tools_between(workers: Workers) -> None:
+    """A call whose worker died is not repeated either if a worker with other tools has refused it meanwhile."""
+
+    async def go() -> RunResult:
+        run = await (await workers.durable.runs()).start("Go.")
+        first = workers.start(mode="die")
+        await asyncio.to_thread(first.wait, 30)
+        other = workers.start(mode="changed")
+        await until(run.status, lambda status: "extra" in status.note)
+        workers.kill(other)
+        workers.start()
+        return await asyncio.wait_for(run.result(), 60)
+
+    (unknown,) = check(asyncio.run(go()), workers.home)
+
     assert unknown.text.startswith("This call was started before and may have taken effect")
 
 

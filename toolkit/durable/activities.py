@@ -299,7 +299,8 @@ class Activities:
             text = f"The run {activity.info().workflow_id!r} has other tools or settings, and waits for another worker."
             logger.warning(text)
             kind = ApplicationErrorCategory.BENIGN  # without a traceback
-            raise ApplicationError(text, own.to_json(), type=wire.MISMATCH, non_retryable=True, category=kind)
+            details = own.to_json(), activity.info().attempt
+            raise ApplicationError(text, *details, type=wire.MISMATCH, non_retryable=True, category=kind)
 
     def _fingerprint(self) -> Fingerprint:
         """Return the runner's fingerprint. It is made again if tools have changed."""

@@ -98,7 +98,8 @@ def make_dispatcher(
     is_elsewhere = tool is not None and find_agent(tool) is not None and bool(hold or step.answer)
     ledger = None if is_elsewhere else share_ledger(recorder.dispatcher)
     is_recorded = ledger is not None and (has_ledger or (tool is not None and tool.settings.undo is not None))
-    is_suspect = activity.info().attempt > 1 and not (hold or is_elsewhere or is_recorded)
+    is_repeated = step.is_suspect or activity.info().attempt > 1
+    is_suspect = is_repeated and not (hold or is_elsewhere or is_recorded)
     return replace(
         dispatcher,
         gates=replace(dispatcher.gates, hold=hold, passed=step.passed),

@@ -231,6 +231,7 @@ class CallStep:
         answer: If the tool is a sub-agent that ran as a workflow of its own: its answer, the fields of a `ChildAnswer`.
         runs_above: Ids of the runs above, from the outermost; one for each name of `path`.
         spent: Seconds that the run has taken.
+        is_suspect: Whether a worker that has died may have started the call, before another one refused the step.
     """
 
     digest: str
@@ -243,6 +244,7 @@ class CallStep:
     answer: Mapping[str, Any] | None = None
     runs_above: Sequence[str] = ()
     spent: float = 0.0
+    is_suspect: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

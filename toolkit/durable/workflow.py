@@ -502,6 +502,8 @@ class RunWorkflow:
                 if not isinstance(error.cause, ApplicationError) or error.cause.type != wire.MISMATCH:
                     raise
                 self._note = f"No worker takes the next step: {_explain_mismatch(error.cause, self._plan)}"
+                if name == wire.CALL and any(attempt > 1 for attempt in error.cause.details[1:]):
+                    step = {**step, "is_suspect": True}  # the next activity counts its attempts from 1 again
             else:
                 self._note = ""
                 return done
