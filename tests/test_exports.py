@@ -251,6 +251,37 @@ def test_import_that_fails() -> None:
     assert "ImportError: Toolbox cannot be imported: module 'json' has no attribute" in done.stderr
 
 
+TWO_THREADS = """
+import sys
+from importlib.abc import MetaPathFinder
+from threading import Event, Thread
+from toolkit import builtin
+
+class Wait(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "toolkit.builtin.files" and not is_found.is_set():
+            is_found.set()
+            other.join(0.5)  # until it waits for this package, too
+
+def load_part():
+    is_found.wait()
+    builtin.DEFAULT_PRIVATE
+
+is_found, other = Event(), Thread(target=load_part)
+sys.meta_path.insert(0, Wait())
+other.start()
+builtin.file_tools
+other.join()
+"""
+
+
+def test_first_use_on_two_threads() -> None:
+    """Names of a package and of its part may be used first on two threads at the same time."""
+    done = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert ("", 0) == (done.stderr, done.returncode)
+
+
 DECORATED = "from toolkit import tool\n@tool\ndef f(a: int): return a"
 LOADED = {
     "decorated": (DECORATED, {*HEAVY}),

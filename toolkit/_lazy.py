@@ -78,6 +78,8 @@ def lazy_names(
             raise _explain_missing(name, str(scope["__name__"]), names)
 
         try:
+            # First: two threads, one of which imports a package and the other a part of it, would wait for each other.
+            import_module(home.rpartition(".")[0])
             module = import_module(home)
         except ModuleNotFoundError as error:
             extra = extras.get((error.name or "").partition(".")[0])
