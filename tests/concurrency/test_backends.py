@@ -746,6 +746,21 @@ def test_private_loop_is_one() -> None:
     assert private_loop.run(loop) is private_loop.run(loop)
 
 
+def test_private_loop_has_a_pool_without_context() -> None:
+    """A function in its pool finds no variable of the job that was first to use the pool."""
+    loop, variable = PrivateLoop(), contextvars.ContextVar("variable", default="none")
+
+    async def look() -> str:
+        return await asyncio.get_running_loop().run_in_executor(None, variable.get)
+
+    def begin() -> str:
+        variable.set("first")
+        return loop.run(look)
+
+    assert "none" == contextvars.copy_context().run(begin)
+    loop.close()
+
+
 def test_private_loop_does_not_wait_for_itself() -> None:
     """A sync call from inside the private loop is refused, with what to do."""
 

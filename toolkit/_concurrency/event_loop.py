@@ -147,15 +147,13 @@ class PrivateLoop:
             self._thread.join(GRACE)
 
     def _get_loop(self) -> asyncio.AbstractEventLoop:
-        import asyncio
-
         with self._lock:
             if self._loop is None or self._process != os.getpid():  # a forked process has the loop, but not its thread
                 if sys.platform == "emscripten":
                     raise FatalError(NO_THREADS)
                 # Not in the context of the first call, which the loop would keep, with its run and deps.
                 start = Context().run
-                loop = start(asyncio.new_event_loop)
+                loop = start(_make_loop)
                 try:
                     self._thread = start(start_thread, partial(_run_loop, loop), "toolkit-loop")
                 except RuntimeError:
@@ -182,6 +180,21 @@ def _get_result(future: Future[T]) -> T:
 
 # One for the process, since an async client belongs to the loop that first used it.
 private_loop = PrivateLoop()
+
+
+def _make_loop() -> asyncio.AbstractEventLoop:
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    class Pool(ThreadPoolExecutor):
+        """A pool whose threads do not inherit the context of a call, as threads do on free-threaded Python."""
+
+        def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+            return Context().run(super().submit, function, *args, **named)
+
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(Pool(thread_name_prefix="asyncio"))
+    return loop
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
