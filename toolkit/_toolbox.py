@@ -324,7 +324,8 @@ class Toolbox:
         """Replace the function that executes a tool inside a `with` block, for example in a test.
 
         It applies to the thread or task that enters the block, and to calls, runs, tasks and `asyncio.to_thread` that
-        start inside it. Other threads and tasks are not affected, nor is a `threading.Thread` that starts inside it.
+        start inside it. Other threads and tasks are not affected, nor is a `threading.Thread` that starts inside it,
+        except on free-threaded Python.
 
         Args:
             name: A tool's name, or that of a bound function.
