@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -516,6 +516,19 @@ def test_broken_pool() -> None:
         result = ways.call(tool(fail_there, executor=executor), how="os exit")
 
     assert "failed" == result.kind
+
+
+def test_cancelled_while_it_is_submitted() -> None:
+    """A call that is cancelled before its executor has taken it is cancelled, and has not failed."""
+
+    class Busy(ThreadPoolExecutor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            runner.cancel()
+            return Future()
+
+    runner = Runner([tool(len_of, executor=Busy(1))], model=ScriptedModel([call("len_of", text="four")]))
+
+    assert ["cancelled"] == [done.result.kind for done in runner.run("go").calls]
 
 
 def test_closed_executor() -> None:

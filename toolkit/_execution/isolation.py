@@ -136,8 +136,9 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
             if cancellation:  # otherwise the call has started, which restarted its time
                 break
         else:
-            outcome = future.result()
-            return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
+            if not (cancellation and future.cancelled()):  # otherwise it was submitted too late, and cancelled there
+                outcome = future.result()
+                return outcome.restore() if isinstance(outcome, RemoteOutcome) else outcome
     finally:
         has_started = not future.cancel()
 
