@@ -95,7 +95,8 @@ def test_pause(go: Callable[[Runner], RunResult]) -> None:
     result = go(boss(clerk(bank)))
 
     assert ("paused", [], ["pay", "pay"]) == (result.finish_reason, bank.paid, [p.call.name for p in result.pending])
-    assert '[paused: pay({"amount": 3}), pay({"amount": 4}) wait for approval]' == str(result)
+    waiting = 'pay({"amount": 3}) by clerk_0, pay({"amount": 4}) by clerk_0'
+    assert f"[paused: {waiting} wait for approval]" == str(result)
 
 
 @pytest.mark.parametrize("in_loop", [False, True], ids=["resume", "aresume"])
