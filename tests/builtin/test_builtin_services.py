@@ -288,8 +288,8 @@ def test_late(service: Service) -> None:
     """A response that does not come in time is an error, and the connection is closed."""
     service.answer["/v1/forecast"] = service.silent
 
-    assert "Open-Meteo did not answer within 0.1 s. Try again later." == call_tool(
-        weather_tool(base_url=service.url, timeout=0.1), location="0,0"
+    assert "Open-Meteo did not answer within 0.5 s. Try again later." == call_tool(
+        weather_tool(base_url=service.url, timeout=0.5), location="0,0"
     )
     assert service.left.wait(10)
 
