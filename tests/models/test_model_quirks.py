@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import openai
@@ -986,6 +987,7 @@ SPELLINGS: dict[str, bytes] = {
     "comments": b": hello\n\n" + SSE.replace(b"\n\n", b"\n\n: ping\n\n") + b"data: [DONE]\n\n",
     "CRLF": SSE.replace(b"\n", b"\r\n") + b"data: [DONE]\r\n\r\n",
     "CR": SSE.replace(b"\n", b"\r") + b"data: [DONE]\r\r",
+    "CR, no [DONE]": SSE.replace(b"\n", b"\r"),
     "no space": SSE.replace(b"data: ", b"data:") + b"data:[DONE]\n\n",
     "event names and ids": SSE.replace(b"data: ", b"event: message\nid: 1\ndata: ") + b"data: [DONE]\n\n",
     "no [DONE]": SSE,
@@ -1019,6 +1021,17 @@ def test_spellings_of_a_stream_in_a_loop(line: Line, content: bytes) -> None:
     line.script.append(reply.raw(content, content_type="text/event-stream"))
 
     assert "Grüß dich \U0001f600" == asyncio.run(main())
+
+
+def test_byte_order_mark_under_a_wrapper(line: Line) -> None:
+    """A38: the mark is left out as well if the package reads the stream, for a wrapper of `create`."""
+    with openai.OpenAI(api_key="test", base_url=line.server.base_url, max_retries=0) as client:
+        client.chat.completions.create = partial(client.chat.completions.create)  # type: ignore[method-assign]
+        line.script.append(reply.raw(SPELLINGS["byte order mark"], content_type="text/event-stream"))
+        with Runner(model="fake", client=client).stream("Go on.") as events:
+            list(events)
+
+    assert "Grüß dich \U0001f600" == events.result.output
 
 
 def test_byte_order_mark_of_a_whole_answer(line: Line) -> None:

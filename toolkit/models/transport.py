@@ -11,11 +11,10 @@ import json
 import socket
 import sys
 import time
-from codecs import getincrementaldecoder
+from codecs import BOM_UTF8, getincrementaldecoder
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, suppress
 from functools import cache, partial
-from io import IncrementalNewlineDecoder
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +142,8 @@ class _Events:
     """Splits a stream into events: UTF-8 with line ends of any kind, and perhaps a byte order mark at its start."""
 
     def __init__(self) -> None:
-        self._decoder = IncrementalNewlineDecoder(getincrementaldecoder("utf-8-sig")(), translate=True)
+        self._decoder = getincrementaldecoder("utf-8-sig")()
+        self._is_after_cr = False  # so that a line feed belongs to it
         self._line: list[str] = []  # parts of the line that is arriving
         self._data: list[str] = []
         self._size = 0
@@ -154,7 +154,10 @@ class _Events:
         Raises:
             ModelError: The event is too long.
         """
-        part, *parts = self._decoder.decode(piece).split("\n")
+        if text := self._decoder.decode(piece):
+            is_after_cr, self._is_after_cr = self._is_after_cr, text.endswith("\r")
+            text = text.removeprefix("\n") if is_after_cr else text
+        part, *parts = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._line.append(part)
         self._size += len(piece)
         for part in parts:
@@ -233,6 +236,8 @@ class _LimitedReads:
                 yield self._count(piece)
 
     def _count(self, piece: bytes) -> bytes:
+        if not self.received:
+            piece = piece.removeprefix(BOM_UTF8)  # the package would lose the first event
         self.received += len(piece)
         if len(self.head) < HEAD:
             self.head += piece[:HEAD]
