@@ -296,6 +296,9 @@ class Handler(BaseHTTPRequestHandler):
         if known != STATE["session"] or ("forgetful" in SWITCHES and request["method"] == "tools/call"):
             self.refuse_session(request)
             return
+        if "wordy" in SWITCHES and request["method"] == "tools/call":
+            self.refuse_without_end()
+            return
         self.send_response(200 if "id" in request else 202)
         self.send_header("mcp-session-id", STATE["session"])
         name = request.get("params", {}).get("name")
@@ -321,6 +324,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json" if own else "text/html")
         self.end_headers()
         self.wfile.write(json.dumps(error).encode() if own else b"")
+
+    def refuse_without_end(self) -> None:
+        """Answer status 400 with a stream that is held for as long as the client waits."""
+        self.send_response(400)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        self.connection.recv(1)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Be quiet."""

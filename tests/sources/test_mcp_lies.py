@@ -145,6 +145,14 @@ def test_forgotten_session(switches: list[str]) -> None:
     assert ["done", "done"] == [result.text for result in results]
 
 
+def test_refusal_without_end() -> None:
+    """Of an error, only JSON is read: a stream may have no end."""
+    with lie("http", "never", "wordy") as server:
+        result = Toolbox([server]).call("mcp_liar_echo")
+
+    assert f"{REFUSED}its last answer had the HTTP status 400 Bad Request." == result.text
+
+
 def test_each_session_is_forgotten() -> None:
     """A call is made in one other session, and not in a third."""
     with lie("http", "never", "forgetful") as server:

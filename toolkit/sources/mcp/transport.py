@@ -213,14 +213,17 @@ class Streams(AbstractAsyncContextManager[Any]):
             httpx2.StreamError: The answer is compressed.
         """
         request = response.request
-        has_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        media_type = response.headers.get("content-type", "").lower()
+        has_events = media_type.startswith("text/event-stream")
         response.stream = _AnswerStream(response, math.inf if has_events else MAX_MESSAGE, MAX_MARKS)
         if response.is_error:
             self.status = f"{response.status_code} {httpx2.codes.get_reason_phrase(response.status_code)}".strip()
         if request.method != "POST" or "mcp-session-id" not in request.headers:
             return
-        if response.status_code == httpx2.codes.BAD_REQUEST and _FORGOTTEN.search(await response.aread()):
-            response.status_code = httpx2.codes.NOT_FOUND
+        if response.status_code == httpx2.codes.BAD_REQUEST and media_type.startswith("application/json"):
+            with suppress(httpx2.StreamError):  # it is too long
+                if _FORGOTTEN.search(await response.aread()):
+                    response.status_code = httpx2.codes.NOT_FOUND
         if response.status_code == httpx2.codes.NOT_FOUND:
             self.has_ended = True
             response.headers["content-type"] = "text/plain"  # so that the mcp package has one error for any body
