@@ -694,6 +694,7 @@ DESCRIPTIONS = {
         "Get.\n\nArgs for all:\n\nMore words.",
     ),
     "entry of something else": ("Get.\n\nReply:\n    x: X.", "Get.\n\nReply:\n    x: X."),
+    "difference of parameters": ("Get.\n\nx - y is the result.", "Get.\n\nx - y is the result."),
     "entry beside other names": ("Get.\n\nx: X.\nelse: Z.", "Get.\n\nx: X.\nelse: Z."),
     "entry inside a paragraph": ("Get the\nx: X.", "Get the\nx: X."),
     "entry inside a fence": ("Get.\n\n```\n\nx: X.\n```", "Get.\n\n```\n\nx: X.\n```"),

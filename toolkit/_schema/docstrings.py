@@ -230,8 +230,13 @@ def _are_entries(lines: Sequence[str], number: int, known: frozenset[str]) -> bo
         return False
     section = _Section(kind="parameters", lines=[line])
     block = takewhile(lambda each: each and _depth(each) >= depth, map(lines.__getitem__, range(number, len(lines))))
-    entries = (_match_entry(section, each, known) for each in block if _depth(each) == depth)
-    return all(entry and entry.mark and known.issuperset(entry.names) for entry in entries)
+    for each in (line for line in block if _depth(line) == depth):
+        entry = _match_entry(section, each, known)
+        if entry is None or not entry.mark or not known.issuperset(entry.names):
+            return False
+        if entry.mark.strip() == "-" and entry.text.partition(" ")[0] in known:  # "x - y" is a difference
+            return False
+    return True
 
 
 def _match_field(line: str, known: frozenset[str]) -> _Section | None:
