@@ -328,14 +328,14 @@ def test_one_line_each() -> None:
 
 
 def test_place_of_a_repeated_result() -> None:
-    """A page that is found twice keeps its first place."""
-    pages = [Result(title=name, url=f"https://{name}.example/") for name in "abac"]
+    """A page that is found twice keeps its first place, and its first title."""
+    pages = [Result(title=f"{name}{number}", url=f"https://{name}.example/") for number, name in enumerate("abac")]
 
     found = json.loads(
         Toolbox([search_tool(lambda *_: pages)]).call("search", {"query": "x"}, approve=approve_all).text
     )
 
-    assert ["a", "b", "c"] == [each["title"] for each in found["results"]]
+    assert ["a0", "b1", "c3"] == [each["title"] for each in found["results"]]
 
 
 def test_same_page_twice() -> None:
