@@ -38,7 +38,7 @@ TOO_LONG = "TOO LONG FOR TOOLKIT"  # replaces a line that is too long; it is not
 
 _LAUNCHER = re.compile(r"(python|node|deno|uv|uvx|pipx|npx|bunx)[\d.]*$")
 # In an answer with status 400, which servers after the examples of the TypeScript SDK send in place of 404.
-_FORGOTTEN = re.compile(rb"(?i)session.?id|not initialized")
+_FORGOTTEN = re.compile(rb"(?i)session[ -]?id|not initialized")
 _PART = re.compile(r"[^\n]*\n|[^\n]+")  # of a line
 _SWITCHES = ("-m", "-u", "-y", "--yes", "run")  # of launchers; none takes a value but the program to launch
 
