@@ -1026,7 +1026,7 @@ def test_spellings_of_a_stream_in_a_loop(line: Line, content: bytes) -> None:
 def test_byte_order_mark_under_a_wrapper(line: Line) -> None:
     """A38: the mark is left out as well if the package reads the stream, for a wrapper of `create`."""
     with openai.OpenAI(api_key="test", base_url=line.server.base_url, max_retries=0) as client:
-        client.chat.completions.create = partial(client.chat.completions.create)  # type: ignore[method-assign]
+        client.chat.completions.create = partial(client.chat.completions.create)  # type: ignore[assignment]
         line.script.append(reply.raw(SPELLINGS["byte order mark"], content_type="text/event-stream"))
         with Runner(model="fake", client=client).stream("Go on.") as events:
             list(events)
