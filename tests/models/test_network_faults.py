@@ -19,6 +19,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import openai
@@ -562,6 +563,18 @@ def test_long_answer(opened: Opened, streamed: bool) -> None:
     packed = reply.raw(gzip.compress(content, 1), headers={"content-encoding": "gzip"})
     with FakeServer([packed]) as server, opened(server) as runner:
         assert text == ran(runner, streamed=streamed).output
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_long_event(is_wrapped: bool) -> None:
+    """F11: an event above the bound is refused, also if the package reads it, for a wrapper of `create`."""
+    chunk = {"choices": [{"index": 0, "delta": {"content": "x" * (MAX_EVENT + MIB)}, "finish_reason": "stop"}]}
+    content = b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    packed = reply.raw(gzip.compress(content, 1), headers={"content-encoding": "gzip"})
+    with FakeServer([packed]) as server, openai.OpenAI(base_url=server.base_url, api_key="test") as client:
+        if is_wrapped:
+            client.chat.completions.create = partial(client.chat.completions.create)  # type: ignore[assignment]
+        refused(Runner(model="fake", client=client), streamed=True)
 
 
 # -- addresses that change

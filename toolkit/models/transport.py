@@ -33,6 +33,9 @@ TOO_LONG = (
     "discarded."
 )
 
+# What ends an event.
+_EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r\n")
+
 # Seconds for a stream to end after its last event; most servers send both at once.
 END_WAIT = 0.1
 
@@ -99,6 +102,10 @@ async def read_stream(chunks: Any, cancellation: Cancellation | None, *, is_asyn
     The stream is a response, whose events are the chunks, or one of the package, which may be in a wrapper.
     """
     response = _find_response(chunks)
+    if response is not None:
+        limit_response(response)
+        response.max_event = MAX_EVENT
+
     async with aclosing(_read(chunks, cancellation, is_async=is_async)) as pieces:
         if chunks is not response:
             async for chunk in pieces:
@@ -146,30 +153,22 @@ class _Events:
         self._is_after_cr = False  # so that a line feed belongs to it
         self._line: list[str] = []  # parts of the line that is arriving
         self._data: list[str] = []
-        self._size = 0
 
     def add(self, piece: bytes) -> Iterator[str]:
-        """Add a piece of the stream, and yield the data of the events that it ends, but for those without any.
-
-        Raises:
-            ModelError: The event is too long.
-        """
+        """Add a piece of the stream, and yield the data of the events that it ends, but for those without any."""
         if text := self._decoder.decode(piece):
             is_after_cr, self._is_after_cr = self._is_after_cr, text.endswith("\r")
             text = text.removeprefix("\n") if is_after_cr else text
         part, *parts = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._line.append(part)
-        self._size += len(piece)
         for part in parts:
             line, self._line = "".join(self._line), [part]
             if line.startswith("data:"):
                 self._data.append(line[5:].removeprefix(" "))
             elif not line:
-                data, self._data, self._size = "\n".join(self._data), [], 0
+                data, self._data = "\n".join(self._data), []
                 if data.strip():
                     yield data
-        if self._size > MAX_EVENT:
-            raise ModelError(TOO_LONG)
 
 
 async def read_on(stream: AsyncIterator[Any], chunks: Any) -> None:
@@ -225,6 +224,8 @@ class _LimitedReads:
     """Methods of a limited response, which count the bytes that are read."""
 
     received = 0
+    event = 0  # bytes of the event that is arriving
+    max_event = MAX_ANSWER  # a whole answer has no events
     head = b""
 
     def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
@@ -241,7 +242,9 @@ class _LimitedReads:
         self.received += len(piece)
         if len(self.head) < HEAD:
             self.head += piece[:HEAD]
-        if self.received > MAX_ANSWER:
+        end = max(piece.rfind(mark) for mark in _EVENT_ENDS)  # if an end is split, the event counts as longer
+        self.event = len(piece) + (self.event if end < 0 else -end)
+        if self.received > MAX_ANSWER or self.event > self.max_event:
             raise ModelError(TOO_LONG)
         return piece
 

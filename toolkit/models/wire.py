@@ -16,6 +16,8 @@ from toolkit.errors import ModelError
 
 # Types of JSON values that are not objects; an object is a mapping, or of a class of the client.
 _NO_OBJECTS = (str, bytes, int, float, list, tuple)
+# Characters. A longer text is not an index.
+_LONGEST_INDEX = 18
 
 
 def malformed(what: str, value: Any) -> ModelError:
@@ -81,7 +83,7 @@ def read_index(value: Any, what: str) -> int | None:
     """
     if value is None or type(value) is int:
         return value
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _LONGEST_INDEX:
         return int(value)
     raise malformed(what, value)
 
