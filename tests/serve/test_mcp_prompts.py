@@ -227,7 +227,7 @@ def test_no_prompts() -> None:
     ("make", "text"),
     [
         (lambda: resource("app")(config.tool), "is not an address"),
-        (lambda: resource("app://{x}")(config.tool), r"has the parameters \['x'\], and the function \[\]"),
+        (lambda: resource("app://{x}")(config.tool), r"has the parameters \['x'\], but the function has \[\]\. They"),
         (lambda: make_server([], resources=[config.tool]), r"is not a resource: decorate the function with @resource"),
         (lambda: make_server([], prompts=[greet, greet]), 'duplicate tool name "greet"'),
         (lambda: make_server([], prompts=[config]), r"is not a prompt: decorate the function with @prompt"),

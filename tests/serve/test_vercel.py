@@ -232,8 +232,8 @@ def test_prompt() -> None:
 NO_PROMPTS: dict[str, tuple[Any, str]] = {
     "nothing": ([], "messages must be a list of messages"),
     "a text": ("Hi", "messages must be a list of messages"),
-    "of the assistant": ([{"role": "assistant", "parts": []}], "The last message is not one of the user"),
-    "of an older SDK": ([{"role": "user", "content": "Hi"}], "The last message has no 'parts', as those of AI SDK 5"),
+    "of the assistant": ([{"role": "assistant", "parts": []}], "The last message is not from the user"),
+    "of an older SDK": ([{"role": "user", "content": "Hi"}], "The last message has no 'parts', which AI SDK 5"),
     "a file elsewhere": (
         [{"role": "user", "parts": [{"type": "file", "url": "http://10.0.0.1/a.png"}]}],
         "A file must be sent with its message, as a data: URL, not 'http://10",

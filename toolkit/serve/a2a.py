@@ -87,7 +87,7 @@ CANNOT_CONTINUE = "This task can no longer be continued. Start a new one."
 EMPTY_MESSAGE = "The message is empty."
 OTHER_TASK = "The task {id} of this conversation waits for an answer. Send that with its id, or cancel it."
 ANSWERS: Mapping[str, bool] = {"approve": True, "reject": False}
-# Time at which the request arrived whose message is handled; messages of one task wait for each other.
+# When the current request arrived. It may wait for others of its task, and answers only what was asked before.
 _arrival: ContextVar[float] = ContextVar("arrival", default=0.0)
 
 
@@ -116,8 +116,8 @@ def make_app(
         hosts: The host names that requests may be sent to; by default any.
         deps: Passed to tools as `ToolContext.deps`.
         task_store: Stores tasks, such as `a2a.server.tasks.DatabaseTaskStore`; by default they are stored in memory.
-        keep: The most conversations, and tasks that do not run, in memory; the oldest are forgotten. A `task_store` has
-            its own limit.
+        keep: How many conversations, and how many tasks that do not run, are kept in memory; the oldest are forgotten.
+            A `task_store` has its own limit.
 
     Raises:
         DefinitionError: An option has a wrong value.
@@ -195,7 +195,7 @@ def _make_card(address: str, about: Mapping[str, Any], *, has_token: bool) -> Ag
 
 @dataclass(frozen=True)
 class _Gate:
-    """Refuses requests that are for another host, lack the token, have another content type, or take long to parse.
+    """Refuses requests that are for another host, lack the token, are not JSON, or would take long to parse.
 
     A page of another site can make a browser send requests to this server, but not with the content type of JSON. If
     the page's own name resolves to this server, the header Host has that name.
@@ -287,7 +287,7 @@ class _Conversation:
     asked: Mapping[str, float] = field(default_factory=dict)
 
     def list_asked(self, before: float) -> list[PendingApproval]:
-        """List the calls that wait, and were asked about before a time."""
+        """List the waiting calls that were asked about before a time."""
         pending = self.state.pending if self.state else ()
         return [each for each in pending if self.asked[each.digest] < before]
 
@@ -305,7 +305,7 @@ class _Executor(AgentExecutor):
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         message, task = context.message, context.current_task
         if message is None or context.task_id is None or context.context_id is None:
-            raise ValueError("a request without a message")
+            raise ValueError("The request has no message.")
 
         # A client that continues a task need not repeat the context id.
         updater = TaskUpdater(event_queue, context.task_id, task.context_id if task else context.context_id)

@@ -1,8 +1,8 @@
 """The events of a run as those of AG-UI 1.0, a protocol between agents and user interfaces.
 
-A call is encoded at the end of its turn, since only then it is known to be complete, and has its id. A call that waited
-for approval was encoded before the run paused; the resumed run adds its result. docs/events.md lists the encoding of
-each event. Specification: https://docs.ag-ui.com/spec/1.0
+A call is encoded at the end of its turn: before that, it may be incomplete and has no id. A call that waited for
+approval was encoded before the run paused; the resumed run adds its result. docs/events.md lists the encoding of each
+event. Specification: https://docs.ag-ui.com/spec/1.0
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
     answer, and a cancelled interrupt, rejects the call.
 
     Raises:
-        ValueError: It is not a list of answers, or an answer has no interrupt id or that of another one.
+        ValueError: `resume` is not a list of answers, or an answer has no interrupt id, or the same one as another.
 
     Examples:
         >>> entry = {"interruptId": "ab12cd34_0", "status": "resolved", "payload": {"approved": True}}

@@ -16,7 +16,7 @@ def parse_address(address: str | int) -> tuple[str, int]:
     host, _, port = str(address).rpartition(":")
     host = host.strip("[]") or LOOPBACK[0]
     if not port.isdecimal() or int(port) > 65_535:
-        raise DefinitionError(f"{address!r} is not a port: write '8000' or '127.0.0.1:8000'.")
+        raise DefinitionError(f"http={address!r} is not a port: write '8000' or '127.0.0.1:8000'.")
     if host not in LOOPBACK:
         raise DefinitionError(
             f"http={address!r} is not a local address, so anybody could call the tools. Serve the app yourself, with "

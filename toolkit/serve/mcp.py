@@ -348,8 +348,8 @@ def resource(uri: str, *, media_type: str = "") -> Callable[[Callable[..., Any]]
         new = Resource(uri, check_type("media_type", media_type, str), make_tool(function))
         if sorted(new.parameters) != sorted(new.tool.parameters["properties"]):
             raise DefinitionError(
-                f"{new.tool.origin}: the address {uri!r} has the parameters {new.parameters}, and the function "
-                f"{[*new.tool.parameters['properties']]}."
+                f"{new.tool.origin}: the address {uri!r} has the parameters {new.parameters}, but the function "
+                f"has {[*new.tool.parameters['properties']]}. They must be the same."
             )
         return new
 
@@ -366,7 +366,7 @@ class _Library:
         addresses = dict[str, Resource]()
         for each in self.resources:
             if addresses.setdefault(_PARAMETER.sub("{}", each.uri), each) is not each:
-                raise DefinitionError(f"Two resources have the address {each.uri!r}. Only the first one would be read.")
+                raise DefinitionError(f"Two resources have the address {each.uri!r}. Change one of them.")
         for tool in (*self.prompts, *(each.tool for each in self.resources)):
             check_deps(tool, deps, "pass deps= to the server")
 
@@ -427,7 +427,7 @@ async def _execute(
     try:
         return await box.acall(name, arguments, context, approve=approve)
     except (FatalError, DefinitionError, TypeError) as error:  # such as of a tool that was added later
-        logger.error("The served call %s failed", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
+        logger.error("The served call %s failed.", name, exc_info=error)  # noqa: TRY400  its trace is no surprise
         return ToolResult.from_error(Failed(f"{name} failed."))
 
 

@@ -90,7 +90,7 @@ class AsyncEncodedStream(AsyncIterator[T]):
 def make_encoded_stream(
     stream: Any, encoder: RunEncoder, write: Write[Any] = lambda event: event, last: Sequence[Any] = ()
 ) -> Any:
-    """Encode the events of a stream, each event by `write`, and yield `last` at the end. Async for an async stream.
+    """Return the events of a stream, encoded and passed through `write`, then `last`; async for an async stream.
 
     Raises:
         TypeError: The value is not a stream, such as the coroutine of `arun`.
@@ -214,7 +214,7 @@ class RunEncoder(ABC):
             yield from self._encode_call_once(call)
 
     def start_call(self, event: ToolCallStarted) -> Iterator[WireEvent]:
-        """Encode a call that starts before the end of its turn. A call before the first turn was encoded earlier."""
+        """Encode a call that starts before its turn ends. A call before the first turn was encoded before the pause."""
         return iter(()) if self._turn is None else self._encode_call_once(event.call)
 
     @abstractmethod
@@ -251,7 +251,7 @@ class RunEncoder(ABC):
     def _make_failure(self, message: str, code: str) -> WireEvent: ...
 
     def _add_answer(self, event: RunFinished) -> Iterator[WireEvent]:
-        """Encode an answer that is no text of its turn: the text of a Halt, or the result of a tool."""
+        """Encode an answer that is not the text of a turn: that of a Halt, or the result of a tool."""
         is_text = event.finish_reason == "stop" and "text" in self._streamed and not self._has_calls
         if event.output and event.finish_reason in ("stop", "halted") and not is_text:
             yield from self._close_parts("text")

@@ -1,8 +1,8 @@
 """The events of a run as the UI message stream of Vercel's AI SDK, version 5 or later, which `useChat` reads.
 
-A call is encoded at the end of its turn, since only then it is known to be complete, and has its id. A resumed run
-encodes a call that waited for approval again, since a client may not have read the earlier stream; a client that has
-read it replaces the call. docs/events.md lists the encoding of each event. Specification:
+A call is encoded at the end of its turn: before that, it may be incomplete and has no id. A resumed run encodes a call
+that waited for approval again, since a client may not have read the earlier stream; a client that has read it replaces
+the call. docs/events.md lists the encoding of each event. Specification:
 https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol
 """
 
@@ -99,7 +99,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     A client could have changed the messages before it. Keep the conversation in a Session of your own.
 
     Raises:
-        ValueError: The last message is not of the user, has no parts, or has a file that is not a valid data: URL.
+        ValueError: The last message is not from the user, has no parts, or has a file that is not a valid data: URL.
 
     Examples:
         >>> parse_prompt([{"role": "user", "parts": [{"type": "text", "text": "Hi!"}]}]).text
@@ -107,11 +107,11 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     """
     last = _get_last(messages)
     if last.get("role") != "user":
-        raise ValueError(f"The last message is not one of the user: {last!r:.200}.")
+        raise ValueError(f"The last message is not from the user: {last!r:.200}.")
 
     parts = _list_parts(last)
     if not parts:
-        raise ValueError(f"The last message has no 'parts', as those of AI SDK 5 or later have: {last!r:.200}.")
+        raise ValueError(f"The last message has no 'parts', which AI SDK 5 and later send: {last!r:.200}.")
     files = [_parse_file(part) for part in parts if part.get("type") == "file"]
     return UserMessage(
         "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text"),
