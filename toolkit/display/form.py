@@ -323,7 +323,7 @@ def _render_option(text: str, *, is_chosen: bool) -> str:
 
 
 def render_textarea(text: str, attributes: Mapping[str, Any]) -> str:
-    """Render a text area; browsers drop the first line break."""
+    """Render a text area. It begins with a line break, which browsers drop."""
     return f"<textarea{render_attributes({'rows': 4, **attributes})}>\n{escape(replace_surrogates(text))}</textarea>"
 
 

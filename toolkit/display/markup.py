@@ -89,7 +89,7 @@ h1{{font-size:1.5em;margin:0 0 .2em}}h2{{font-size:1.2em;margin:1.6em 0 .3em}}h3
 
 
 def render_head(title: str, style: str, more: str) -> str:
-    """Render a page up to the end of its head, with CSS of its own, and HTML of further elements in the head."""
+    """Render the start of a page, up to its body: `style` is CSS, `more` is HTML of further elements of the head."""
     return HEAD.format(title=escape_text(title, MAX_NAME), style=style, more=more)
 
 
@@ -99,7 +99,7 @@ def render_card(*parts: str) -> str:
 
 
 def render_cells(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Render a table, whose cells are HTML. A wide table scrolls."""
+    """Render a table from cells that are HTML. A wide table scrolls."""
     titles = "".join(f"<th>{title}</th>" for title in head)
     lines = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -191,7 +191,7 @@ def render_code(text: str, size: int = MAX_CELL) -> str:
 
 
 def render_json(text: str, size: int, render_other: Callable[[str, int], str] = render_text) -> str:
-    """Render the JSON of an object or a list as code, any other text as it is, or by another function."""
+    """Render the JSON of an object or a list as code, and any other text by `render_other`."""
     value = load_if_json(text) if len(text) <= size else None
     return render_code(format_value(value), size) if isinstance(value, (dict, list)) else render_other(text, size)
 

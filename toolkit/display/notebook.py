@@ -94,7 +94,7 @@ class Row:
 
 @dataclass(kw_only=True)
 class Turn:
-    """One response of the model, its calls by id, and the messages that the model was sent after their results."""
+    """One response of the model, its calls by id, and the messages that were sent to the model after their results."""
 
     number: int | None = None  # from 0; None for calls of an earlier response, which is not displayed
     response: ModelResponse = field(default_factory=ModelResponse)
@@ -156,7 +156,7 @@ def render_stream(result: Any) -> str:
     """Render the RunResult of a stream, or a hint if the stream has not ended, and so has none."""
     if result is not None:
         return render_result(result)
-    text = "Its events have not been read: iterate over it, or write show(stream), of toolkit.display."
+    text = "Its events have not been read: iterate over the stream, or call toolkit.display.show(stream)."
     return render_card(f'<div class="h">{render_pill("not ended")}{render_dim(text)}</div>')
 
 

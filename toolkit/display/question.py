@@ -1,8 +1,8 @@
 """A question with buttons, as a widget of a notebook: may a call run?
 
 The card above the buttons is HTML whose texts are escaped; the script sets no other HTML. It sends `ready` once the
-buttons are displayed, and then the answer. Plain HTML takes the place of the widget, since a widget is not displayed in
-a notebook that was saved and opened again.
+buttons are displayed, and then the answer. Plain HTML then takes the place of the widget, since a widget is not
+displayed in a notebook that was saved and opened again.
 """
 
 from __future__ import annotations

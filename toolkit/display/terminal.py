@@ -86,7 +86,7 @@ def show(stream: EventStream[R_co], question: str = "", out: TextIO | None = Non
             if NO_COLOR is set) and progress that is overwritten.
 
     Raises:
-        TypeError: It is not a stream.
+        TypeError: `stream` is not such a stream.
 
     Examples:
         >>> from toolkit import Runner
@@ -117,7 +117,7 @@ async def ashow(stream: AsyncEventStream[R_co], question: str = "", out: TextIO 
         out: As in `show`.
 
     Raises:
-        TypeError: It is not a stream.
+        TypeError: `stream` is not such a stream.
     """
     if not (hasattr(stream, "__aenter__") and hasattr(stream, "__anext__")):
         raise _make_stream_error(stream)
@@ -171,7 +171,7 @@ class Transcript:
             case ToolCallRetried(call=call, error=error, seconds=seconds):
                 self.write("Retry", self._name_call(call, f"after {type(error).__name__}, in {seconds:.1f} s"))
             case ToolCallAbandoned(call=call, count=count):
-                self.write("Abandoned", f"{call}: its function is still running, one of {count}")
+                self.write("Abandoned", f"{call}: its function is still running ({count} in all)")
             case ApprovalNeeded(approval=approval):
                 reason = f": {approval.reason}" if approval.reason else ""
                 self.write("Approval", f"{approval.call} waits{reason}")
@@ -248,7 +248,7 @@ class Transcript:
 
 def _make_stream_error(value: object) -> TypeError:
     remedy = "write show(runner.stream(prompt)) or await ashow(runner.astream(prompt))"
-    return TypeError(f"A run is printed while it happens: {remedy}. This is of type {type(value).__name__}.")
+    return TypeError(f"show() and ashow() take the stream of a run, not a {type(value).__name__}: {remedy}.")
 
 
 def _note_cell(result: R) -> R:
