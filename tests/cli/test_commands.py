@@ -373,7 +373,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
         (["call", "def double(x): return 2 * x", "duoble", "--x", "2"], 1, "did you mean 'double'?"),
         (["list", "import json"], 1, "The code has no tools."),
         (["run", "tools.py", "Hi", "--approve", "nobody"], 2, "'--approve': 'nobody' is not one of"),
-        (["serve", "tools.py", "--http", "many"], 1, "'many' is not a port: write '8000'"),
+        (["serve", "tools.py", "--http", "many"], 1, "http='many' is not a port: write '8000'"),
         (["list", "."], 1, "'.' is a directory. Name a file in it: tools.py."),
         (["list", "tools.txt"], 1, "'tools.txt' is not a Python file"),
         (["lock", "tools.py"], 1, "There is no file tools.lock.json. If the tools are right, write it: "),
@@ -382,7 +382,7 @@ def test_serve_at_a_port_in_use(files: Path, capsys: pytest.CaptureFixture[str],
             1,
             "no/where.json cannot be used: No such file or directory",
         ),
-        (["run", "Is it warm?"], 1, "'Is it warm?' is not a file. The first argument is one, such as tools.py."),
+        (["run", "Is it warm?"], 1, "'Is it warm?' is not a file. Name one as the first argument, such as tools.py."),
         (["Is it warm?"], 2, f"To ask a model: toolkit run FILE {quote('Is it warm?')}."),
         (["models", "list"], 2, "No such command 'models'. Name a model with -m"),
         (["run", "tools.py", "Hi", "--system", "x"], 2, "No such option: --system. Write -i TEXT."),
@@ -1031,7 +1031,7 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     run_id, phase = (out := capsys.readouterr().out).split()
     assert f"{run_id}  {phase}\n" == out  # and no line for the answer that is not there
     codes += [main(["resume", "agent.py", run_id])]  # without a terminal the call stays deferred
-    waits = f'toolkit: pay({{"amount": 5}}) waits for approval. Decide on it: toolkit resume agent.py {run_id}\n'
+    waits = f'toolkit: Waiting for approval: pay({{"amount": 5}}). Decide with: toolkit resume agent.py {run_id}\n'
     assert capsys.readouterr().err.endswith(waits)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda: "y")

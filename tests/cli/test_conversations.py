@@ -108,7 +108,7 @@ def test_nothing_is_kept(
     monkeypatch.setenv("TOOLKIT_SESSIONS", "")
     assert [0, 1, 1, 1] == [ask("1 + 2?"), ask("-c", "Sure?"), ask("--session", "sums", "Sure?"), main(["logs"])]
     assert (
-        3 * ["toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file."]
+        3 * ["toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file. Set it to the path of one."]
         == capsys.readouterr().err.splitlines()
     )
     assert not Path("chats.db").exists()
@@ -136,9 +136,8 @@ def test_user_without_home(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pathlib.Path.home", home)
     assert [0, 1] == [ask("1 + 2?"), main(["logs"])]
-    assert ("It is 3.\n", "toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file.\n") == tuple(
-        capsys.readouterr()
-    )
+    refusal = "toolkit: No conversations are saved: TOOLKIT_SESSIONS names no file. Set it to the path of one.\n"
+    assert ("It is 3.\n", refusal) == tuple(capsys.readouterr())
 
 
 def test_usage(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

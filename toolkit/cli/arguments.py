@@ -27,8 +27,8 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
 
     Texts, numbers, booleans, enumerations and lists of them are options of these types. Other parameters are options
     that take JSON, or a text that does not begin as JSON. Missing options are left to the tool's defaults; the tool
-    itself validates all values. `--arguments` takes a JSON object of all arguments. `--yes` approves the call. A tool
-    with `approve=False` does not have it. A parameter with one of these names replaces that option.
+    itself validates all values. `--arguments` takes a JSON object of all arguments. `--yes` approves the call; a tool
+    with `approve=False` has no such option. A parameter with one of these names replaces that option.
 
     `run` gets the arguments as JSON text, and whether the call is approved.
     """

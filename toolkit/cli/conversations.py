@@ -25,7 +25,7 @@ from toolkit.errors import StoreError, ToolkitError
 
 # The environment variable with the path of the file; if it is empty, no conversation is saved.
 VARIABLE = "TOOLKIT_SESSIONS"
-NO_FILE = f"No conversations are saved: {VARIABLE} names no file."
+NO_FILE = f"No conversations are saved: {VARIABLE} names no file. Set it to the path of one."
 MAX_TITLE = 60  # characters of a conversation's first prompt in a list
 
 
@@ -35,7 +35,7 @@ def open_session(target: str, name: str | None, *, continues: bool) -> Session:
     If the file cannot be used, a new conversation is in memory only, with a message on standard error.
 
     Raises:
-        ToolkitError: There is no conversation to continue; or one is named or to be continued, and no file is used.
+        ToolkitError: There is no conversation to continue; or `name` or `continues` is given, and no file is used.
     """
     path = _find_file()
     if path is None:

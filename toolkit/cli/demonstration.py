@@ -17,8 +17,8 @@ Currency = Literal["USD", "EUR", "GBP"]
 RATES = {"USD": 1.0, "EUR": 0.9, "GBP": 0.8}
 WEATHER = {"Paris": "18 degrees and sunny", "Tokyo": "25 degrees and cloudy"}
 
-NOTE = """, the embedded model: small, real, and on this machine.
-Set OPENAI_API_KEY or OPENAI_BASE_URL, and the same functions are called by a bigger one."""
+NOTE = """, the embedded model, a small one that runs on this machine.
+Set OPENAI_API_KEY or OPENAI_BASE_URL to let a larger model call the same functions."""
 
 QUESTIONS = ("What is the sum of 17 and 25?", "Convert 100 USD to EUR.", "What is the weather in Paris?")
 

@@ -115,11 +115,12 @@ def _import(source: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if path.is_dir():
-        names = ", ".join(str(path / name) for name in _list_files(path)) or "it has no .py file"
-        raise DefinitionError(f"{str(path)!r} is a directory. Name a file in it: {names}.")
+        names = ", ".join(str(path / name) for name in _list_files(path))
+        remedy = f"Name a file in it: {names}" if names else "It has no .py file"
+        raise DefinitionError(f"{str(path)!r} is a directory. {remedy}.")
     if not path.is_file():
         if " " in path.name and path.suffix != ".py":
-            raise DefinitionError(f"{str(path)!r} is not a file. The first argument is one, such as tools.py.")
+            raise DefinitionError(f"{str(path)!r} is not a file. Name one as the first argument, such as tools.py.")
         raise DefinitionError(f"There is no file {str(path)!r}{suggest(path.name, _list_files(path.parent))}")
     if path.suffix != ".py":
         raise DefinitionError(f"{str(path)!r} is not a Python file (.py).")

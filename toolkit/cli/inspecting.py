@@ -109,7 +109,7 @@ class Inspector(ThreadingHTTPServer):
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing if a browser disconnects."""
+        """Print nothing. Errors of tools are answered; what is left are browsers that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):

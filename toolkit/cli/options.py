@@ -47,7 +47,7 @@ Approve = Annotated[
 Name = Annotated[str | None, typer.Argument(metavar="TOOL", help="One tool; otherwise all.")]
 LockFile = Annotated[Path, typer.Option("--lock", help="The file with the definitions.")]
 UpdateLock = Annotated[bool, typer.Option("--update", help="Write the file instead of comparing.")]
-Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="Its name; without it, the tools are listed.")]
+Called = Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool; without it, the tools are listed.")]
 Continue = Annotated[bool, typer.Option("--continue", "-c", help="Continue the latest conversation.")]
 SessionName = Annotated[
     str | None, typer.Option("--session", help="Start or continue the conversation with this name.")
@@ -171,7 +171,7 @@ def quote_words(*words: str) -> str:
 
 
 def print_output(text: str) -> None:
-    """Print a text of a model or a tool. At a terminal, which would obey them, its control characters are escaped."""
+    """Print a text of a model or a tool. At a terminal, its control characters are escaped."""
     print(escape_controls(text.replace("\r\n", "\n")) if sys.stdout.isatty() else text, flush=True)
 
 

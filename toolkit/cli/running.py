@@ -281,10 +281,10 @@ def _describe_end(result: RunResult[Any], file: str, runner: Runner) -> str:
         calls = ", ".join(map(str, result.pending))
         command = f"toolkit resume {file} {result.state.run_id}"
         if isinstance(runner._factory.options.get("checkpoint"), SQLiteRuns):
-            return f"{calls} waits for approval. Decide on it: {command}"
+            return f"Waiting for approval: {calls}. Decide with: {command}"
         return (
-            f"{calls} waits for approval, and the run is not saved. "
-            f'For "{command}", write Runner(..., checkpoint=SQLiteRuns("runs.db")) in {file}, and run it again.'
+            f"Waiting for approval: {calls}. The run is not saved. "
+            f'To decide later, write Runner(..., checkpoint=SQLiteRuns("runs.db")) in {file}, and run it again.'
         )
 
     if reason == "max_turns":

@@ -53,7 +53,8 @@ def serve(
         typer.Option(metavar="[HOST:]PORT", help="Serve over HTTP, by default only to this machine; MCP at /mcp."),
     ] = None,
     a2a: Annotated[
-        bool, typer.Option("--a2a", help="Serve the Runner, or one with the tools, to A2A clients; at port 9000.")
+        bool,
+        typer.Option("--a2a", help="Serve the Runner, or one with the tools, to A2A clients; at port 9000 by default."),
     ] = False,
 ) -> None:
     """Serve the tools of a file by MCP, or its Runner by A2A.
