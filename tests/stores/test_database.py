@@ -325,7 +325,7 @@ def test_null_byte(tmp_path: Path) -> None:
         Database(f"{tmp_path}/a\0b", NUMBERS)
 
 
-CLOSED = "unable to open database file. See whether its directory is there"
+CLOSED = "unable to open database file. Check that its directory exists"
 
 
 @pytest.mark.parametrize("name", ["directory", ""], ids=["is a directory", "no name"])
@@ -405,7 +405,7 @@ def test_odd_values(value: object, database: Database) -> None:
     """A value that SQLite has no form for is refused, with no advice about the file, which can be used on."""
     with pytest.raises(StoreError) as refused:
         add(database, 1, value)
-    assert "See whether its directory" not in str(refused.value)
+    assert "Check that its directory" not in str(refused.value)
     add(database, 2)
 
     assert [2] == read_numbers(database)
@@ -461,7 +461,7 @@ def test_cut_file(sound: bytes, path: Path) -> None:
     """A file without its second half is refused with advice."""
     path.write_bytes(sound[: len(sound) // 2 // 4096 * 4096])
 
-    assert refusal(path).startswith("numbers.db cannot be used: database disk image is malformed. See whether ")
+    assert refusal(path).startswith("numbers.db cannot be used: database disk image is malformed. Check that ")
 
 
 def test_damage_is_found_on_opening(sound: bytes, path: Path) -> None:

@@ -203,7 +203,7 @@ def test_spoilt_answer(
     """An answer without one embedding for each text is refused."""
     server.spoil = spoil
 
-    with pytest.raises(Failed, match="the answer does not have one for each text"):
+    with pytest.raises(Failed, match="the answer does not have an embedding for each text"):
         OpenAIEmbeddings("small", client)(["a", "b"])
 
 
@@ -215,13 +215,13 @@ def test_no_answer(content: str, server: Server, client: openai.OpenAI) -> None:
     """A response from another address than that of the API has a message of its own."""
     server.content = content
 
-    with pytest.raises(Failed, match="does not have one for each text; see whether base_url is that of the API"):
+    with pytest.raises(Failed, match="does not have an embedding for each text; check that base_url is the API"):
         OpenAIEmbeddings("small", client)(["a"])
 
 
 def test_asynchronous_client() -> None:
     """An async client is refused."""
-    with pytest.raises(DefinitionError, match="client=AsyncOpenAI: it is asynchronous"):
+    with pytest.raises(DefinitionError, match="client=AsyncOpenAI is asynchronous"):
         OpenAIEmbeddings("small", cast("openai.OpenAI", openai.AsyncOpenAI(api_key="test")))
 
 

@@ -11,8 +11,8 @@ the disk when it ends, whatever happens to the process or the power after that:
     with database.snapshot() as connection:  # other writers do not change it
         connection.execute("SELECT * FROM actions")
 
-A migration that was released is never changed; a new one is appended. Execute only statements in a block, since other
-threads and a fork of the process wait for its end. Keep the file on a disk of this machine: locks do not work on
+A migration that was released is never changed; a new one is appended. A block should only execute statements, since
+other threads and a fork of the process wait for its end. Keep the file on a disk of this machine: locks do not work on
 network file systems.
 """
 
@@ -287,7 +287,7 @@ def _check_integrity(connection: sqlite3.Connection) -> None:
 
 
 def _use_log(connection: sqlite3.Connection, deadline: float, path: str) -> bool:
-    """Switch to a write-ahead log, so that readers do not wait for writers; False while other processes do the same."""
+    """Switch to a write-ahead log, so that readers do not wait for writers. Return False while others do the same."""
     try:
         ((mode,),) = connection.execute("PRAGMA journal_mode = WAL")
     except connection.OperationalError as error:
@@ -313,8 +313,8 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
 
 
 _ADVICE = (
-    "See whether its directory is there, has room and may be written to, and whether another process holds the file; "
-    "put a copy in the place of a damaged one"
+    "Check that its directory exists, has room and is writable, and that no other process holds the file; replace a "
+    "damaged file with a copy"
 )
 
 

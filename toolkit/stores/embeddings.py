@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 # Texts in one request.
 BATCH = 64
-UNREADABLE = "embedding error: the answer does not have one for each text; see whether base_url is that of the API"
+UNREADABLE = "embedding error: the answer does not have an embedding for each text; check that base_url is the API's"
 
 
 class Embed(Protocol):
@@ -120,7 +120,7 @@ class OpenAIEmbeddings:
         timeout: float = 60.0,
     ) -> None:
         if client is not None and is_async(client.embeddings.create):
-            raise DefinitionError(f"client={type(client).__name__}: it is asynchronous; pass an openai.OpenAI.")
+            raise DefinitionError(f"client={type(client).__name__} is asynchronous: pass an openai.OpenAI.")
         self.model = model
         self._client = client
         self._timeout = check_seconds("timeout", timeout)
@@ -180,10 +180,9 @@ LOCAL_BATCH = 32  # windows computed at once; more need memory, and are no faste
 class LocalEmbeddings:
     """Embeddings by a model on this machine, fetched by the first call (24 MB) and cached.
 
-    Loading it takes about half a second.
-
-    A long text is split into windows of 256 tokens, and its embedding is the mean of theirs. Safe from any thread; it
-    computes on the caller's thread, about 1,000 characters in a tenth of a second.
+    Loading it takes about half a second. It may be called from any thread, and computes on that thread: about 1,000
+    characters in a tenth of a second. A long text is split into windows of 256 tokens, and its embedding is the mean of
+    theirs.
 
     Attributes:
         model: Name of the model.

@@ -117,7 +117,7 @@ class Hit:
 
 @runtime_checkable
 class KnowledgeStore(Protocol):
-    """Documents of one owner, searched by the meaning of their chunks. Safe from any thread.
+    """Documents of one owner, searched by the meaning of their chunks. Any thread may call its methods.
 
     Each method raises StoreError if the store cannot be used.
     """
@@ -145,7 +145,7 @@ class KnowledgeStore(Protocol):
     def search(
         self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
     ) -> list[Hit]:
-        """Return the chunks whose embeddings have the nearest directions, the nearest first."""
+        """Return the `limit` chunks of a collection with the nearest embeddings, the nearest first."""
         ...
 
     def documents(self, collection: str = KNOWLEDGE) -> list[Document]:
@@ -153,7 +153,7 @@ class KnowledgeStore(Protocol):
         ...
 
     def delete(self, *ids: str) -> int:
-        """Remove the documents of some ids, and all expired ones. Return how many of the ids there were."""
+        """Remove the documents with these ids, and all expired ones. Return how many of these ids existed."""
         ...
 
 
@@ -213,7 +213,7 @@ class SQLiteKnowledge(SQLiteStore):
     def search(
         self, embedding: Sequence[float], *, collection: str = KNOWLEDGE, limit: int = 5, model: str = ""
     ) -> list[Hit]:
-        """Return the chunks whose embeddings have the nearest directions, the nearest first."""
+        """Return the `limit` chunks of a collection with the nearest embeddings, the nearest first."""
         query = _pack(embedding)
         with self._database.snapshot() as connection:
             _check_model(connection, model, len(query))
@@ -231,7 +231,7 @@ class SQLiteKnowledge(SQLiteStore):
             return [_read_document(row) for row in rows]
 
     def delete(self, *ids: str) -> int:
-        """Remove the documents of some ids, and all expired ones. Return how many of the ids there were."""
+        """Remove the documents with these ids, and all expired ones. Return how many of these ids existed."""
         with self._database.transaction() as connection:
             _delete_documents(connection, "expires_at <= ?", self._clock())
             return sum(_delete_documents(connection, _ONE, self._owner, each) for each in ids)
