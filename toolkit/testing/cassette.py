@@ -198,7 +198,7 @@ class Cassette:
         """Answer a call from the file, or record its result, as a middleware.
 
         Raises:
-            ScriptError: A replay has no such call; the message has the difference.
+            ScriptError: The file to replay has no such call; the message shows the difference.
         """
         description = self._clean_texts(clean_json({"name": call.name, "arguments": load_if_json(call.arguments)}))
         if record := self._find_record(self._calls, description):
@@ -246,7 +246,9 @@ class Cassette:
             raise ValueError(f"{self.path} is not a cassette: {type(error).__name__}: {error}") from error
 
         if version != VERSION:
-            raise ValueError(f"{self.path} is a cassette of version {version!r}, and this library reads {VERSION}.")
+            raise ValueError(
+                f"{self.path} is a cassette of version {version!r}, and this library reads {VERSION}. Record it again."
+            )
         for track, records in (self._requests, requests), (self._calls, calls):
             track.records = records
             track.unused = [*range(len(records))]

@@ -3,9 +3,9 @@
     with FakeServer([reply.calls(("add", {"a": 1, "b": 2})), reply.text("It is 3.")]) as server:
         client = openai.OpenAI(base_url=server.base_url, api_key="test")
 
-One thread accepts, one thread serves each connection. Two things must stay true when this file changes: a request is
-recorded and its reply chosen under one lock, so the n-th request meets the n-th reply; and a serving thread blocks
-only on its own socket or on `_closed`, so `close()` can always release it.
+One thread accepts connections, and each of them is served by a thread of its own. Two things must stay true when this
+file changes: a request is recorded and its reply chosen under one lock, so the n-th request meets the n-th reply; and a
+serving thread blocks only on its own socket or on `_closed`, so `close()` can always release it.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class Reply:
         return replace(self, end="held", end_at=after_bytes)
 
 
-reply = Reply  # lets a script read as the list of replies it is: `reply.text("hi")`
+reply = Reply  # a short name for scripts: `[reply.text("hi")]`
 
 
 class FakeServer:

@@ -58,6 +58,8 @@ class ScriptedModel:
 
     Args:
         script: Replies, one for each request, each a ModelReply; or a function from a request to its reply.
+        name: The model's name, in results and events.
+        is_async: Whether the model counts as one whose methods need an event loop.
 
     Attributes:
         requests: The requests received, in order.
