@@ -37,7 +37,7 @@ def load_library(module: str, package: str) -> Any:
     except ModuleNotFoundError as error:
         if f"{error.name}".partition(".")[0] != module.partition(".")[0]:
             raise
-        raise ImportError(f"This adapter needs another package: pip install {package}") from error
+        raise ImportError(f'This adapter needs another package: pip install "{package}".') from error
 
 
 def from_langchain(tool: Any, **options: Unpack[ToolOptions]) -> Tool[..., Any]:

@@ -251,7 +251,7 @@ def _copy(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hide(name: str, error: Exception) -> ToolResult:
-    logger.error("The call %s failed", name, exc_info=error)
+    logger.error("The call %s failed.", name, exc_info=error)
     return ToolResult.from_error(Failed(f"{name} failed."))
 
 
@@ -282,4 +282,6 @@ def _read_type(schema: Mapping[str, Any]) -> str | list[str]:
         return "any"
     if len(types) == 1:
         return types[0]
-    return list(dict.fromkeys([*types, "integer"] if "number" in types else types))  # apart, for smolagents
+    return list(
+        dict.fromkeys([*types, "integer"] if "number" in types else types)
+    )  # in a list, smolagents tells the two apart
