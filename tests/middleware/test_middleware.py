@@ -763,7 +763,7 @@ def test_cache_across_runs(shared: bool, times: int) -> None:
 @pytest.mark.parametrize("options", [{"ttl": 0}, {"maxsize": 0}, {"ttl": -1}, {"ttl": "5"}, {"maxsize": 2.5}], ids=str)
 def test_cache_bounds(options: dict[str, Any]) -> None:
     """A cache that could keep nothing is refused."""
-    with pytest.raises(ValueError, match="ttl must be a number above 0, and maxsize a whole one"):
+    with pytest.raises(ValueError, match="ttl must be a number of seconds above 0, and maxsize a whole number above 0"):
         cache(**options)
 
 

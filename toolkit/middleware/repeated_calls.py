@@ -48,12 +48,13 @@ def cache(
         clock: Returns the time in seconds.
 
     Raises:
-        ValueError: `ttl` is not a number above 0, or `maxsize` not a whole one.
+        ValueError: `ttl` is not a number above 0, or `maxsize` is not a whole number above 0.
         DefinitionError: `clock` is not a sync function.
     """
     if not (is_float(ttl) and is_whole(maxsize, 1) and ttl > 0):
         raise ValueError(
-            f"cache(ttl={ttl!r}, maxsize={maxsize!r}): ttl must be a number above 0, and maxsize a whole one."
+            f"cache(ttl={ttl!r}, maxsize={maxsize!r}): ttl must be a number of seconds above 0, and maxsize a whole "
+            "number above 0."
         )
     results = _ResultCache(ttl, maxsize, check_sync_function("clock", clock))
 
@@ -122,7 +123,7 @@ class _ResultCache:
 
 
 def _copy(result: ToolResult) -> ToolResult | None:
-    """Copy a result, so that callers do not share it; None if its values cannot be copied."""
+    """Copy a result, so that callers do not share it. Return None if its values cannot be copied."""
     try:
         return deepcopy(result)
     except Exception:  # noqa: BLE001  copying runs code of the values' classes
