@@ -321,7 +321,7 @@ def test_argument_of_a_prompt_that_is_no_text() -> None:
     number: Any = 3
     with (
         MCP(SERVER) as server,
-        pytest.raises(TypeError, match=r"code=3 is not a text, as MCP has it: write code='3'\."),
+        pytest.raises(TypeError, match=r"code=3 is not a text, as MCP requires: write code='3'\."),
     ):
         server.get_prompt("review", code=number)
 

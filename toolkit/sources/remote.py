@@ -351,7 +351,7 @@ class MarkCounter:
         self._open: bytes = b""  # the opening quote of a text that the next data continue, and half an escape
 
     def add(self, data: bytes) -> None:
-        """Count those of the next data."""
+        """Count the commas and brackets of the next data."""
         data = (self._open + data).replace(b"\\\\", b"").replace(b'\\"', b"")
         outside, quote, _ = _JSON_TEXT.sub(b"", data).partition(b'"')
         self._open = quote + (b"\\" if data.endswith(b"\\") else b"")
@@ -359,7 +359,7 @@ class MarkCounter:
 
 
 def decode_file(data: str | bytes, media_type: str, name: str) -> Part:
-    """Make an image or a file from bytes or base64; a text with its name if these are invalid."""
+    """Make an image or a file from bytes or base64. If these are invalid, return a text with its name."""
     name = escape_hidden(name)
     try:
         content = base64.b64decode(data, validate=True) if isinstance(data, str) else data
@@ -443,7 +443,7 @@ def find_reason(error: BaseException | None) -> str:
             break
         error = find_leaf(error)
         if isinstance(error, OSError) and error.errno:
-            # A message of asyncio has the address in it. One of Windows has not, and its errno is mostly EINVAL.
+            # A message of asyncio has the address in it. One of Windows does not, and its errno is mostly EINVAL.
             is_plain = type(error).__module__ != "builtins" or getattr(error, "winerror", None)
             reason = str(error.strerror or reason) if is_plain else os.strerror(error.errno)
         error = error.__cause__ or error.__context__

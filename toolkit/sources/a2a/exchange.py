@@ -110,6 +110,7 @@ class Exchange:
         return await self._poll(self.task.id)
 
     async def _poll(self, task_id: str) -> Task:
+        """Ask for the task, less and less often, until it ends or waits. A few lost answers are tolerated."""
         pause = FIRST_PAUSE
         misses = 0
         while True:

@@ -161,7 +161,7 @@ class MCP(RemoteSource):
             options={"timeout": TIMEOUT, **options},
         )
         if not (elicit is None or isinstance(elicit, bool) or callable(elicit)):
-            raise DefinitionError(f"elicit={elicit!r:.100} is not True, or a function of a message and a schema.")
+            raise DefinitionError(f"elicit={elicit!r:.100} is neither True nor a function of a message and a schema.")
 
         self._elicit = elicit
         self._may_sample = check_type("sample", sample, bool)
@@ -287,7 +287,9 @@ class MCP(RemoteSource):
         """Async version of `get_prompt`."""
         for key, value in arguments.items():
             if not isinstance(value, str):
-                raise TypeError(f"{key}={value!r:.100} is not a text, as MCP has it: write {key}={str(value)!r:.100}.")
+                raise TypeError(
+                    f"{key}={value!r:.100} is not a text, as MCP requires: write {key}={str(value)!r:.100}."
+                )
         result = await self._ask(lambda session: session.client.get_prompt(name, arguments))
         return make_messages(result.messages)
 

@@ -133,6 +133,7 @@ class Session:
         self._on_tools(await self.list_all("tools"))
 
     async def _own(self) -> None:
+        """Hold the connection until it is closed. `_client` gets the client, or the error if there is none."""
         try:
             with self._scope:
                 async with self._address.open(self._timeout) as server:
@@ -158,7 +159,7 @@ class Session:
                         group.cancel_scope.cancel()
         except Exception as error:
             if self._client.done():
-                logger.debug("The connection to the MCP server %s ended", self._address, exc_info=error)
+                logger.debug("The connection to the MCP server %s ended.", self._address, exc_info=error)
             else:
                 self._client.set_exception(self._explain(error))
         finally:
@@ -214,6 +215,7 @@ class Session:
         return [each for kind in kinds for each in await self._list(kind)]
 
     async def _list(self, kind: str) -> list[Any]:
+        """List one kind, page by page. Of a longer list, the rest is left out with a warning."""
         client = self.client
         listed = list[Any]()
         cursor = None
@@ -303,6 +305,7 @@ class Session:
         return await self._respond_late(types.CreateMessageRequest(params=params))
 
     async def _answer(self, params: types.ElicitRequestParams, requests: ServerRequests | None) -> types.ElicitResult:
+        """Answer a question by `elicit`, or by the run's approver. Decline it if that fails."""
         if not isinstance(params, types.ElicitRequestFormParams):
             asked = escape_hidden(shorten(f"{params.url} {params.message}", MAX_PAGE))
             logger.warning("The MCP server %s wants a page to be opened, which is declined: %s", self._address, asked)
@@ -337,7 +340,7 @@ class Session:
             try:
                 self._on_tools(await self.list_all("tools"))
             except (MCPError, ValueError, ToolkitError, OSError):
-                logger.warning("The changed tools of the MCP server %s cannot be listed", self._address, exc_info=True)
+                logger.warning("The changed tools of the MCP server %s cannot be listed.", self._address, exc_info=True)
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe to changes of the tools. Before the version 2026-07-28 of the protocol they come unasked."""

@@ -101,7 +101,7 @@ class Address:
             allowed = ("env", "cwd")
         other = next((name for name, value in options.items() if value is not None and name not in allowed), None)
         if other:
-            raise DefinitionError(f"MCP() of {address}: {other}= does not go with {kind}.")
+            raise DefinitionError(f"MCP() of {address}: {other}= cannot be used with {kind}.")
 
         check_headers(address.headers)
         check_env(address.env)

@@ -96,7 +96,7 @@ def openapi_tools(
         **options: Options of each tool. `effect` and `idempotent` follow the method, `timeout` is 30 seconds.
 
     Raises:
-        DefinitionError: The document or an option is invalid; or some operations cannot be tools: it names all of them.
+        DefinitionError: The document or an option is invalid; or operations cannot be tools: the message names them.
         TypeError: There is no such option.
         OSError: The document's file cannot be read.
     """

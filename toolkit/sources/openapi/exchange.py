@@ -25,7 +25,7 @@ from toolkit.sources.openapi.inputs import Body, Parameter
 from toolkit.sources.openapi.styles import is_json
 
 MAX_BYTES = 65_536  # of a response; a page of JSON is about as large
-# The name of a header: RFC 9110, section 5.6.2.
+# A parameter in a path, such as {id}.
 TEMPLATE = re.compile(r"\{([^{}/]*)\}")
 # A path outside of its templates: no query, no fragment, and nothing that could be read as a slash.
 LITERAL = re.compile(r"/([^?#%{}\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*")
