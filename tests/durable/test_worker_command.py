@@ -116,7 +116,7 @@ def test_port_is_taken(tmp_path: Path) -> None:
         async with DevServer(tmp_path / "one.db", port=port):
             with pytest.raises(RunError, match="take another port"):
                 await DevServer(tmp_path / "two.db", port=port).start()
-        with pytest.raises(RunError, match="its directory does not exist"):
+        with pytest.raises(RunError, match="Check that its directory exists"):
             await DevServer(tmp_path / "none" / "one.db", port=port).start()
 
     asyncio.run(go())

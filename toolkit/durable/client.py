@@ -330,7 +330,7 @@ class DurableRun:
 
         Raises:
             RunError: The run failed, as in `result`.
-            ValueError: The run has fewer messages than `offset`, or that is not a whole number from 0 on.
+            ValueError: The run has fewer messages than `offset`, or `offset` is not a whole number of at least 0.
         """
         earlier = (await self._read(0))[:offset] if is_whole(offset, 1) else ()
         turn = sum(isinstance(each, ModelResponse) for each in earlier)
@@ -528,8 +528,8 @@ def _translate_errors(run_id: str, unreachable: str = UNREACHABLE_TEXT) -> Itera
     except RPCError as error:
         if any(words in str(error) for words in TOO_LARGE):
             raise RunError(
-                "This is more than the server takes at a time, usually 2 MB: shorten it, or give client and worker an "
-                "ExternalStorage of temporalio.converter."
+                f"A request for the run {run_id!r} is more than the server takes at a time, usually 2 MB: shorten it, "
+                "or give client and worker an ExternalStorage of temporalio.converter."
             ) from error
         if error.status in UNREACHABLE:
             reason = error.message if error.status is RPCStatusCode.RESOURCE_EXHAUSTED else unreachable

@@ -52,7 +52,7 @@ class PostgresLedger:
         timeout: Longest wait for a connection, in seconds.
 
     Raises:
-        DefinitionError: `connections` or `timeout` is no number above 0.
+        DefinitionError: `connections` or `timeout` is not a number above 0.
         StoreError: The database cannot be reached, or the table cannot be created.
     """
 
@@ -97,12 +97,12 @@ class PostgresLedger:
         return tuple(LedgerEntry(**dict(zip(LedgerEntry.__dataclass_fields__, row))) for row in rows)
 
     def prune(self, seconds: float) -> int:
-        """Delete the entries of runs whose last entry is older than `seconds`, and return their number.
+        """Delete the entries of runs whose last entry is older than `seconds`. Return the number of entries.
 
         These runs must not be resumed.
 
         Raises:
-            ValueError: `seconds` is not a number, 0 or more.
+            ValueError: `seconds` is not a number of at least 0.
             StoreError: The entries could not be deleted.
         """
         cutoff = find_cutoff(seconds)

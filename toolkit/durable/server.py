@@ -91,8 +91,8 @@ class DevServer:
 
         self.stop()
         raise RunError(
-            f"No server has started at {self.address} with the file {self._path}: its directory does not exist, or it "
-            "is no file of a Temporal server."
+            f"No server has started at {self.address} with the file {self._path}. Check that its directory exists, and "
+            "that it is a file of a Temporal server."
         )
 
     def stop(self) -> None:

@@ -348,7 +348,7 @@ def check_name(option: str, name: object) -> None:
 
 
 def measure(data: Any) -> int:
-    """Return the size in bytes of plain data as JSON for the server: in ASCII, and with the quotes of texts escaped."""
+    """Return the size in bytes of plain data as JSON for the server, in ASCII. Texts count with quotes and escapes."""
     return len(json.dumps(data))
 
 

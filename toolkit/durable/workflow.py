@@ -284,6 +284,7 @@ class RunWorkflow:
         return self._input.spent + workflow.time() - self._start - self._waited
 
     async def _call_model(self) -> None:
+        """Ask the model once. Before that, continue under a new history if this one has become long."""
         if workflow.info().is_continue_as_new_suggested():
             self._continue_as_new()
         step = wire.ModelStep(
@@ -372,6 +373,7 @@ class RunWorkflow:
     async def _run_call(
         self, call: ToolCall, decided: PendingApproval | None, foreign: Sequence[str], state: RunState
     ) -> wire.CallOutcome:
+        """Run one call: first its gates in a step of their own, if it has any, then the tool or the sub-agent."""
         step = wire.CallStep(
             digest=self._plan.digest,
             state=wire.make_call_state(state, call, decided, self._plan.max_bytes),
