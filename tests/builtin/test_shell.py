@@ -456,7 +456,7 @@ def test_limit_reached(tmp_path: Path) -> None:
             bash_tool, {"max_output": True}, "max_output=True is not a whole number of at least 1.", id="True as output"
         ),
         pytest.param(bash_tool, {"deny": None}, "deny=None is not a list of texts", id="None as deny"),
-        pytest.param(bash_tool, {"confirm": True}, "confirm= is a plain function", id="confirm"),
+        pytest.param(bash_tool, {"confirm": True}, "confirm= must be a plain function", id="confirm"),
         pytest.param(bash_tool, {"error_on_exit": "x"}, "error_on_exit='x' is not of type bool", id="error_on_exit"),
         pytest.param(shell_tool, {"env": "KEY=s3cr3t"}, "env= maps names to texts: env={'CI': '1'}.", id="env as text"),
         pytest.param(shell_tool, {"env": ["A"]}, "env= maps names to texts: env={'CI': '1'}.", id="env as list"),
@@ -489,7 +489,7 @@ class Asker:
 @pytest.mark.parametrize("confirm", [Asker(), Asker().__call__], ids=["object", "function"])
 def test_async_confirm(tmp_path: Path, confirm: Any) -> None:
     """A promise is not an answer."""
-    with pytest.raises(DefinitionError, match="confirm= is a plain function"):
+    with pytest.raises(DefinitionError, match="confirm= must be a plain function"):
         bash_tool(tmp_path, confirm=confirm)
 
 

@@ -159,7 +159,7 @@ def test_no_key_anywhere(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("subject", [Brave, Serper])
 def test_keys_of_the_environment(subject: Any, environment: Callable[[str, str], None]) -> None:
     """A key may be in the environment; without one, the engine is refused."""
-    with pytest.raises(DefinitionError, match=f"set {subject.variable}"):
+    with pytest.raises(DefinitionError, match=f"set the variable {subject.variable}"):
         subject()
     environment(subject.variable, SECRET)
 

@@ -47,7 +47,7 @@ MAX_ERROR = 2_000  # characters of an error that the model reads
 MAX_SHOWN = 60  # characters of a call's arguments in its progress
 VALUE_SIZE = 50  # bytes that any value takes; of an integer each bit takes one more, since it takes long to write
 
-NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]"'
+NO_INTERPRETER = 'code_tool() needs an extra: pip install "function-toolkit[code]".'
 ENDED = "The program has ended."
 NEEDS_APPROVAL = "this call needs approval, and a program cannot wait for that. Call this tool by itself."
 DESCRIPTION = """Run a Python program that calls functions; returns what it prints and the value of its last expression.
@@ -204,6 +204,7 @@ class _Program:
         return asyncio.Lock() if any(each.settings.runs_alone for each in tools) else nullcontext()
 
     async def _call_tool(self, each: Tool[..., Any], /, *values: Any, **named: Any) -> Any:
+        """Execute a call of the program like one of the model. Raise RuntimeError in the program if it fails."""
         task: Any = asyncio.current_task()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -85,7 +85,7 @@ def data_parse(
     """Parse CSV, JSON or JSON Lines into records, which data_filter, data_aggregate and data_transform take.
 
     Args:
-        content: The text: CSV with a header, a JSON array of objects, or an object a line.
+        content: The text: CSV with a header, a JSON array of objects, or one object per line.
         format: Its format; detected by default.
         limit: Maximum number of records.
     """

@@ -238,9 +238,9 @@ class Serper(_Engine):
 
 def _check_key(key: str, engine: str, variable: str) -> str:
     if not key:
-        raise DefinitionError(f"{engine} needs a key: give it, as {engine}(key), or set {variable}.")
+        raise DefinitionError(f"{engine} needs a key: write {engine}(key), or set the variable {variable}.")
     if not (isinstance(key, str) and KEY.fullmatch(key)):
-        raise DefinitionError(f"The key of {engine} is not text, or has a character such as a line end.")
+        raise DefinitionError(f"The key of {engine} is not text, or has a character such as a line end: use strip().")
     return key
 
 

@@ -174,8 +174,8 @@ class SQLiteSchedule(SQLiteStore):
     def claim(self, old: Action, new: Action, at: float) -> Firing | None:
         """Replace a due action by its next state, and claim the firing.
 
-        None if the action was changed meanwhile, or if this firing was claimed before, such as before the clock was set
-        back.
+        Return None if the action was changed meanwhile, or if this firing was claimed before, such as before the clock
+        was set back.
         """
         with self._database.transaction() as connection:
             if not _replace_action(connection, old, new):

@@ -146,6 +146,7 @@ def _make_tool(
     deny: Sequence[str],
     options: CommandOptions,
 ) -> Tool[..., Any]:
+    """Make a tool, and try its sandbox, so that a fault is raised here and not by the first command."""
     if getattr(sys, "frozen", False):
         raise DefinitionError(
             f"The tool for {interpreter} starts Python, which a program of PyInstaller does not have. Write a tool of "
@@ -156,7 +157,7 @@ def _make_tool(
     limits = options.get("limits")
     confirm = options.get("confirm")
     if confirm is not None and (not callable(confirm) or is_async(confirm)):
-        raise DefinitionError("confirm= is a plain function of the command; an async one can be passed as approve=.")
+        raise DefinitionError("confirm= must be a plain function of the command. Pass an async one as approve=.")
 
     option = check_type("sandbox", options.get("sandbox", False), bool, Sandbox)
     sandbox = Sandbox() if option is True else option or None
