@@ -170,10 +170,10 @@ def find_cutoff(seconds: float) -> float:
     """Return the time of so many seconds ago, on the clock of `time.time()`.
 
     Raises:
-        ValueError: `seconds` is not a number, 0 or more.
+        ValueError: `seconds` is not a number of at least 0.
     """
     if not is_float(seconds) or not seconds >= 0:
-        raise ValueError(f"seconds={seconds!r} must be a number, 0 or more.")
+        raise ValueError(f"seconds={seconds!r} is not a number of at least 0.")
     return time.time() - seconds
 
 

@@ -141,7 +141,7 @@ class Toolbox:
         if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
             advice = "also for a single one."
             if isinstance(tools, str):
-                advice = "with the function itself, not its name. A model goes in as Runner(model=...)."
+                advice = "with the function itself, not its name. Pass a model as Runner(model=...)."
             raise TypeError(
                 f"A toolbox is made of a list of tools, not of {tools!r:.100}: write Toolbox([...]) or Runner([...]), "
                 f"{advice}"

@@ -252,7 +252,7 @@ class ApprovalQueue:
             with suppress(InvalidStateError):
                 question.verdict.set_result(verdict)
                 return
-        raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or is already resolved.")
+        raise ApprovalError(f"The call {call_id!r} does not wait for a decision, or was answered already.")
 
     if not TYPE_CHECKING:  # type checkers report missing attributes themselves
         __getattr__ = explain_missing(("approve reject resolve", "queue.answer(call_id, True)"))

@@ -1137,7 +1137,7 @@ def test_queue_second_answer(backend: BackendName) -> None:
 
     with pytest.raises(ApprovalError) as refusal:
         office.queue.answer(made.call.id, True)
-    assert f"The call '{made.call.id}' does not wait for a decision, or is already resolved." == str(refusal.value)
+    assert f"The call '{made.call.id}' does not wait for a decision, or was answered already." == str(refusal.value)
 
 
 @BACKENDS
@@ -1147,7 +1147,7 @@ def test_queue_late_answer(backend: BackendName) -> None:
     (made,) = run_call(queue, backend=backend, approval_timeout=0.01).calls
 
     assert ("Tool approval timed out after 0.01 s.", ()) == (made.result.text, queue.pending)
-    with pytest.raises(ApprovalError, match="already resolved"):
+    with pytest.raises(ApprovalError, match="answered already"):
         queue.answer(made.call.id, True)
 
 
@@ -1165,7 +1165,7 @@ def test_queue_answer_while_the_loop_is_busy() -> None:
     text = text_of(run_call(queue, backend="async", report=be_busy, approval_timeout=0.05))
 
     assert ("Tool approval timed out after 0.05 s.", ()) == (text, queue.pending)
-    assert [True] == [refusal.endswith("is already resolved.") for refusal in refusals]
+    assert [True] == [refusal.endswith("was answered already.") for refusal in refusals]
 
 
 def test_queue_unknown_call() -> None:

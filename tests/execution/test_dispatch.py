@@ -499,7 +499,7 @@ UNFIT: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "max_result": (
         {"max_result": -1},
         ValueError,
-        r"^max_result=-1 is not a whole number of characters, at least 1\.$",
+        r"^max_result=-1 is not a whole number of at least 1\.$",
     ),
     "kind of max_result": ({"max_result": "9"}, TypeError, r"^max_result='9' is not a whole number"),
     "timeout": (

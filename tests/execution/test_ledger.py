@@ -237,7 +237,7 @@ def test_bounded_memory_claims_once() -> None:
 
 def test_bounded_memory_of_no_run() -> None:
     """A ledger that could keep nothing is refused."""
-    with pytest.raises(ValueError, match="keeps one run at least"):
+    with pytest.raises(ValueError, match="is not a whole number of at least 1"):
         MemoryLedger(runs=0)
 
 
@@ -377,7 +377,7 @@ def test_run_with_a_ledger_that_fails(stage: str, caplog: pytest.LogCaptureFixtu
     """What cannot be written down does not run; the log says that it is the ledger that failed, and why."""
     work = Work()
     result = work.runner([call("pay"), "Sorry."], Broken(stage)).run("Pay.")
-    text = "This call was not run: its steps cannot be written down now."
+    text = "This call was not run: its steps cannot be recorded now."
 
     assert (0, [text]) == (work.count, [done.result.text for done in result.calls])
     assert f"The ledger could not keep '{stage}'" == caplog.messages[0].partition(",")[0]

@@ -182,7 +182,7 @@ def test_fatal_error_stops_what_follows() -> None:
 @pytest.mark.parametrize("size", [0, -1, True, "2", None])
 def test_impossible_batch(size: Any) -> None:
     """A batch holds a whole number of calls."""
-    with pytest.raises(ValueError, match="a batch holds a whole number of calls, at least 1"):
+    with pytest.raises(ValueError, match="the size is not a whole number of at least 1"):
         batched(size)
 
 

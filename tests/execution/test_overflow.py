@@ -237,7 +237,7 @@ def test_query_with_many_lines() -> None:
 
 def test_unknown_handle() -> None:
     """A handle that nothing is kept under is an error that says what to do."""
-    assert "No result 'ffff' is kept here. Make the call again that gave it." == read("a" * 10, handle="ffff")
+    assert "No result 'ffff' is kept here. Repeat the call that gave it." == read("a" * 10, handle="ffff")
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 1_000])

@@ -264,8 +264,8 @@ def test_own_function() -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"max_tokens": 999}, "max_tokens=999 must be a whole number, at least 1000"),
-        ({"keep_recent": -1}, "keep_recent=-1 must be"),
+        ({"max_tokens": 999}, "max_tokens=999 is not a whole number of at least 1000"),
+        ({"keep_recent": -1}, "keep_recent=-1 is not"),
         ({"summarize": "short"}, "summarize='short' is not a function"),
     ],
 )

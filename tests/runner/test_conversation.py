@@ -151,7 +151,7 @@ def test_no_output_before_any_answer() -> None:
 @pytest.mark.parametrize("turns", [0, -1])
 def test_no_turns(turns: int) -> None:
     """A limit that allows nothing is refused where it is written."""
-    with pytest.raises(ValueError, match=f"max_turns={turns} must be a whole number, at least 1"):
+    with pytest.raises(ValueError, match=f"max_turns={turns} is not a whole number of at least 1"):
         Limits(max_turns=turns)
 
 

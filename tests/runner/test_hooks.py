@@ -111,7 +111,7 @@ class AsyncObserver:
         (print, "is not a hook"),
         (Account, "give an instance, Account"),
         (AsyncObserver(), "has an async on_event"),
-        (Telemetry(), r"is not a hook: .* What wraps a call is passed as middleware=\["),
+        (Telemetry(), r"is not a hook: .* Pass a function that wraps a call as middleware=\["),
     ],
     ids=["no hook", "no function", "function", "class", "async", "middleware"],
 )

@@ -249,21 +249,21 @@ def test_every_limit_is_checked(name: str) -> None:
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1, or None for no limit"),
-        ({"max_turns": True}, "max_turns=True must be a whole number"),
-        ({"max_calls": 0}, "max_calls=0 must be a whole number, at least 1, or None"),
-        ({"max_calls": 2.5}, "max_calls=2.5 must be a whole number"),
-        ({"max_input_tokens": 0.5}, "max_input_tokens=0.5 must be a whole number"),
-        ({"max_seconds": -1}, "max_seconds=-1 must be a number above 0"),
-        ({"max_seconds": "5"}, "max_seconds='5' must be a number above 0"),
-        ({"max_calls_per_turn": 1.5}, "max_calls_per_turn=1.5 must be a whole number, 0 or more"),
-        ({"max_calls_per_tool": {"add": -1}}, "add=-1 must be a whole number, 0 or more"),
-        ({"max_calls_per_tool": None}, "max_calls_per_tool=None must map names"),
+        ({"max_turns": 0}, "max_turns=0 is not a whole number of at least 1. None means no limit"),
+        ({"max_turns": True}, "max_turns=True is not a whole number"),
+        ({"max_calls": 0}, "max_calls=0 is not a whole number of at least 1. None"),
+        ({"max_calls": 2.5}, "max_calls=2.5 is not a whole number"),
+        ({"max_input_tokens": 0.5}, "max_input_tokens=0.5 is not a whole number"),
+        ({"max_seconds": -1}, "max_seconds=-1 is not a number above 0"),
+        ({"max_seconds": "5"}, "max_seconds='5' is not a number above 0"),
+        ({"max_calls_per_turn": 1.5}, "max_calls_per_turn=1.5 is not a whole number of at least 0"),
+        ({"max_calls_per_tool": {"add": -1}}, "add=-1 is not a whole number of at least 0"),
+        ({"max_calls_per_tool": None}, "max_calls_per_tool=None does not map names"),
         ({"max_cost": 1}, r"max_cost= needs prices: Limits\(max_cost="),
-        ({"max_cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) must be Prices"),
-        ({"max_cost": float("nan"), "prices": Prices(input=1, output=1)}, "max_cost=nan must be a number above 0"),
+        ({"max_cost": 1, "prices": (1, 2)}, r"prices=\(1, 2\) is not Prices"),
+        ({"max_cost": float("nan"), "prices": Prices(input=1, output=1)}, "max_cost=nan is not a number above 0"),
         ({"on_limit": "explode"}, "on_limit='explode' is not one of 'answer', 'stop', 'raise'"),
-        ({"max_output_retries": -1}, "max_output_retries=-1 must be a whole number"),
+        ({"max_output_retries": -1}, "max_output_retries=-1 is not a whole number"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -283,7 +283,7 @@ def test_impossible_bound(bounds: dict[str, Any], message: str) -> None:
 )
 def test_impossible_price(name: str, price: Any) -> None:
     """A wrong price is refused where it is written: no cost would ever reach its limit."""
-    with pytest.raises(ValueError, match=f"{name}={price!r} must be the price"):
+    with pytest.raises(ValueError, match=f"{name}={price!r} is not the price"):
         Prices(**{"input": 1, "output": 1, name: price})
 
 

@@ -216,7 +216,7 @@ def test_options(go: Callable[..., list[Any]]) -> None:
         go(runner, ["1"], save=True)
     with pytest.raises(TypeError, match="It belongs to one run"):
         go(runner, ["1"], session=Session())
-    with pytest.raises(ValueError, match="max_parallel=0 is not a whole number of runs"):
+    with pytest.raises(ValueError, match="max_parallel=0 is not a whole number of at least 1"):
         go(runner, ["1"], max_parallel=0)
 
 
@@ -283,7 +283,7 @@ def test_rate_of_tokens(go: Callable[..., list[Any]]) -> None:
 @pytest.mark.parametrize("rate", [{"rpm": 0}, {"tpm": 1.5}, {"rpm": True}])
 def test_no_rate(go: Callable[..., list[Any]], rate: dict[str, Any]) -> None:
     """What is no rate is refused before any run starts."""
-    with pytest.raises(ValueError, match=r"[rt]pm=.* is not a whole number per minute, 1 or more"):
+    with pytest.raises(ValueError, match=r"[rt]pm=.* is not a whole number of at least 1"):
         go(Runner(model=ScriptedModel([])), ["Go"], **rate)
 
 

@@ -420,7 +420,7 @@ def test_own_budget(retries: int) -> None:
 @pytest.mark.parametrize("retries", [-1, "2", None])
 def test_impossible_budget(retries: Any) -> None:
     """A budget is a whole number."""
-    with pytest.raises(ValueError, match="max_output_retries=.* must be a whole number"):
+    with pytest.raises(ValueError, match="max_output_retries=.* is not a whole number"):
         Runner(limits=Limits(max_output_retries=retries))
 
 

@@ -119,7 +119,7 @@ def test_files_that_cannot_be_sent(tmp_path: Path) -> None:
     [
         (["What?", np.zeros((4, 4, 3), "uint8")], "of type ndarray"),
         (["What?", b"\x89PNG"], "of type bytes"),
-        ([{"role": "user", "content": "Hi"}], r"goes in as messages=\[...\]"),
+        ([{"role": "user", "content": "Hi"}], r"as messages=\[...\]"),
         (5, "A prompt cannot hold 5 of type int"),
     ],
 )

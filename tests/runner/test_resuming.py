@@ -270,7 +270,7 @@ def test_messages_beside_a_state() -> None:
     """A state has its own messages; others would be lost, so they are refused."""
     paused = Bank().paused(1)
 
-    with pytest.raises(TypeError, match="messages= does not go with a state"):
+    with pytest.raises(TypeError, match="messages= cannot be passed with a state"):
         Bank().runner().run(paused.state, messages=[UserMessage("And hurry.")])
 
 

@@ -288,9 +288,9 @@ def test_unknown_option() -> None:
         ({"dialect": "gemini"}, r"Write the loop yourself, with Toolbox\.schemas\('gemini'\) and answer\(reply\)\."),
         ({"order": "random"}, r"order='random' is not 'parallel', 'sequential' or batched\(n\)\."),
         ({"queue": "both"}, "queue='both' is not 'one' or 'all'."),
-        ({"max_runs": 0}, "max_runs=0 is not a whole number of runs, at least 1."),
-        ({"max_parallel": 0}, "max_parallel=0 is not a whole number of calls"),
-        ({"max_turns": 0}, "max_turns=0 must be a whole number, at least 1"),
+        ({"max_runs": 0}, "max_runs=0 is not a whole number of at least 1."),
+        ({"max_parallel": 0}, "max_parallel=0 is not a whole number of at least 1"),
+        ({"max_turns": 0}, "max_turns=0 is not a whole number of at least 1"),
     ],
     ids=["dialect", "dialect without runs", "order", "queue", "max_runs", "max_parallel", "max_turns"],
 )
@@ -302,9 +302,7 @@ def test_impossible_value(options: dict[str, Any], message: str) -> None:
 
 def test_model_that_is_none() -> None:
     """What is neither a name nor a model, such as a client, is refused where it is written."""
-    with pytest.raises(
-        TypeError, match=r"model=<object.*> is neither a model's name nor a Model\. A client goes in as"
-    ):
+    with pytest.raises(TypeError, match=r"model=<object.*> is neither a model's name nor a Model\. Pass a client as"):
         Runner(model=object())  # type: ignore[arg-type]
 
 
@@ -1067,7 +1065,7 @@ def test_request_options_that_are_none(options: dict[str, Any], word: str) -> No
 
 def test_prompt_is_text() -> None:
     """A history given as the prompt is refused, with the way to give it."""
-    with pytest.raises(TypeError, match=r"goes in as messages="):
+    with pytest.raises(TypeError, match=r"so far as messages="):
         Runner(model=ScriptedModel([])).run([{"role": "user", "content": "Hi"}])
 
 

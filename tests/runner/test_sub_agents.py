@@ -883,5 +883,5 @@ def test_parameter_name(arg: str) -> None:
 @pytest.mark.parametrize("max_depth", [0, -1, 1.5, True, "2"])
 def test_max_depth(max_depth: Any) -> None:
     """A depth that allows no sub-agent is refused."""
-    with pytest.raises(ValueError, match="max_depth=.* must be a whole number, at least 1"):
+    with pytest.raises(ValueError, match="max_depth=.* is not a whole number of at least 1"):
         clerk().as_tool("clerk", "books", max_depth=max_depth)

@@ -51,7 +51,7 @@ TURNS: dict[str, tuple[str, str]] = {
     "no key": ('Runner([add], model="gpt-6-luna").run("Hi")', "OPENAI_API_KEY is not set"),
     "wrong port": ('Runner(base_url="http://127.0.0.1:9/v1", model="m").run("Hi")', "check base_url and that it runs"),
     "no http": ('Runner(base_url="localhost:11434/v1", model="m")', "such as 'http://localhost:11434/v1'"),
-    "client as model": ("import openai\nRunner(model=openai.OpenAI(api_key='k'))", "A client goes in as client="),
+    "client as model": ("import openai\nRunner(model=openai.OpenAI(api_key='k'))", "Pass a client as client="),
     "module as client": ("import openai\nRunner(client=openai, model='m')", r"write client=OpenAI\(\.\.\.\)"),
     "bad signature": (
         'def f(x: Thing) -> str:\n    "F."\nRunner([f])',
@@ -76,10 +76,10 @@ TURNS: dict[str, tuple[str, str]] = {
     "approver's class": ("Runner(approve=Console)", r"such as Console\(\)"),
     "session by name": ('runner.run("Hi", session="chats.db")', r"write session=SQLiteSession\('chats.db', 'name'\)"),
     "items of a session": ('SQLiteSession("chats.db").get_items()', r"write session\.messages\."),
-    "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"goes in as messages=\[...\]"),
+    "history as prompt": ('runner.run([{"role": "user", "content": "Hi"}])', r"as messages=\[...\]"),
     "history as another library's input": (
         'runner.run({"messages": [{"role": "user", "content": "Hi"}]})',
-        r"goes in as messages=\[...\]",
+        r"as messages=\[...\]",
     ),
     "no prompt": ("runner.run()", "pass a prompt"),
     "missing file": ('runner.run(["Look", Path("photo.png")])', "is not a file; the current directory is"),
@@ -112,7 +112,7 @@ TURNS: dict[str, tuple[str, str]] = {
     ),
     "model in the place of tools": (
         'Runner("openai:gpt-6")',
-        r"not its name\. A model goes in as Runner\(model=\.\.\.\)\.",
+        r"not its name\. Pass a model as Runner\(model=\.\.\.\)\.",
     ),
     "tools in a subclass of a toolbox": (
         "class Shelf(Toolbox):\n    @tool\n    def find(self, word: str) -> str: return word",

@@ -713,7 +713,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "relay of names": ({"relay": ("ValueError",)}, "is not a tuple of exception classes"),
     "strict": ({"strict": "yes"}, "^echo: strict='yes' is not True or False"),
     "effect": ({"effect": "reads"}, "^echo: effect='reads' is not 'read', 'write' or 'destructive'"),
-    "max_parallel": ({"max_parallel": 0}, "^echo: max_parallel=0 is not a number of calls above 0"),
+    "max_parallel": ({"max_parallel": 0}, "^echo: max_parallel=0 is not a whole number of at least 1"),
     "timeout": ({"timeout": 0}, "^echo: timeout=0 is not a number of seconds above 0"),
     "retries": ({"retries": 1}, "set idempotent=True or effect='read'"),
     "places": ({"isolate": "process", "executor": ThreadPoolExecutor()}, "give one of them"),

@@ -44,7 +44,7 @@ class LedgerEntry:
     Attributes:
         run_id: The run.
         call_id: The call.
-        stage: The stage.
+        stage: `proposed`, `approved`, `started` or `finished`.
         digest: Identifies the tool, its definition and the arguments.
         result: The result of a finished call, as JSON: text, error, its kind, pictures and files. Of a tool with `undo`
             also its value and, once it has started, tool and arguments.
@@ -60,7 +60,7 @@ class LedgerEntry:
 
 
 class Ledger(Protocol):
-    """Storage of entries. It is used from any thread."""
+    """Storage of entries. Its methods may be called from any thread."""
 
     def write(self, entry: LedgerEntry) -> bool:
         """Store an entry. If the same stage of the same call is stored already, return False instead."""
@@ -84,7 +84,7 @@ class MemoryLedger:
 
     def __init__(self, runs: int | None = None) -> None:
         if runs is not None and not is_whole(runs, 1):
-            raise ValueError(f"runs={runs!r} must be a whole number: a ledger keeps one run at least, or None for all.")
+            raise ValueError(f"runs={runs!r} is not a whole number of at least 1. None keeps all runs.")
         self._runs = runs
         self._lock = threading.Lock()
         self._whole: dict[str, _Run] = {}  # the run that was written to last comes last
@@ -185,7 +185,7 @@ class SQLiteLedger(SQLiteStore):
         Do not resume these runs: their calls would be executed again.
 
         Raises:
-            ValueError: `seconds` is not a number, 0 or more.
+            ValueError: `seconds` is not a number of at least 0.
             StoreError: The entries could not be deleted.
         """
         cutoff = find_cutoff(seconds)
@@ -211,7 +211,7 @@ class Recording:
     suspects: Collection[str] = ()
 
 
-UNRECORDED = "This call was not run: its steps cannot be written down now."
+UNRECORDED = "This call was not run: its steps cannot be recorded now."
 STARTED = "This call was started before and may have taken effect; it was not run again."
 CHANGED = (
     "A call of this id was started before with other arguments, or by another definition of its tool; "

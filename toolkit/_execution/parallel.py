@@ -35,7 +35,7 @@ class Batched:
 
     def __post_init__(self) -> None:
         if not is_whole(self.size, 1):
-            raise ValueError(f"batched({self.size!r}): a batch holds a whole number of calls, at least 1.")
+            raise ValueError(f"batched({self.size!r}): the size is not a whole number of at least 1.")
 
 
 Order: TypeAlias = Literal["parallel", "sequential"] | Batched

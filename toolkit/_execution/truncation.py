@@ -98,7 +98,7 @@ class ResultStore:
         """
         stored = self._results.get(handle)
         if stored is None:
-            raise Failed(f"No result {handle[:50]!r} is kept here. Make the call again that gave it.")
+            raise Failed(f"No result {handle[:50]!r} is kept here. Repeat the call that gave it.")
         text, table = stored
         if query:
             shown = _search_lines(text, query, _count_from_start(offset, len(text)), self._room)

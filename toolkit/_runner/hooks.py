@@ -172,8 +172,8 @@ def _check_hook(hook: object) -> None:
     used = [name for name in METHODS if _has_method(hook, name)]
     if not used or (used == ["on_event"] and callable(hook)):
         raise TypeError(
-            f"{hook!r:.100} is not a hook: a hook has one of the methods {', '.join(METHODS)}. What wraps a call is "
-            "passed as middleware=[...]."
+            f"{hook!r:.100} is not a hook: a hook has one of the methods {', '.join(METHODS)}. Pass a function that "
+            "wraps a call as middleware=[...]."
         )
 
     if unknown := [

@@ -58,7 +58,7 @@ class Prices:
     def __post_init__(self) -> None:
         for name, price in vars(self).items():
             if not (is_float(price) and 0 <= price < math.inf) and (name in ("input", "output") or price is not None):
-                raise ValueError(f"{name}={price!r} must be the price of a million tokens: a number, 0 or more.")
+                raise ValueError(f"{name}={price!r} is not the price of a million tokens, a number of at least 0.")
 
     @classmethod
     def of(cls, model: str, provider: str | None = None) -> Prices:
@@ -154,7 +154,7 @@ class Limits:
         self._check_prices()
         if not isinstance(self.max_calls_per_tool, Mapping):
             raise ValueError(  # noqa: TRY004  like every other wrong limit
-                f"max_calls_per_tool={self.max_calls_per_tool!r:.100} must map names of tools to numbers of calls."
+                f"max_calls_per_tool={self.max_calls_per_tool!r:.100} does not map names of tools to numbers of calls."
             )
 
         _check_counts({"max_calls_per_turn": self.max_calls_per_turn, "max_output_retries": self.max_output_retries})
@@ -162,18 +162,18 @@ class Limits:
         for name in ("max_turns", "max_calls", "max_tokens", "max_input_tokens", "max_output_tokens"):
             limit = getattr(self, name)
             if limit is not None and not is_whole(limit, 1):
-                raise ValueError(f"{name}={limit!r} must be a whole number, at least 1, or None for no limit.")
+                raise ValueError(f"{name}={limit!r} is not a whole number of at least 1. None means no limit.")
 
         for name in ("max_seconds", "max_seconds_per_turn", "max_cost"):
             limit = getattr(self, name)
             if limit is not None and not (is_float(limit) and limit > 0):
-                raise ValueError(f"{name}={limit!r} must be a number above 0, or None for no limit.")
+                raise ValueError(f"{name}={limit!r} is not a number above 0. None means no limit.")
 
     def _check_prices(self) -> None:
         if self.prices is None and self.max_cost is not None:
             raise ValueError("max_cost= needs prices: Limits(max_cost=..., prices=Prices(input=..., output=...)).")
         if self.prices is not None and not isinstance(self.prices, Prices):
-            raise ValueError(f"prices={self.prices!r:.100} must be Prices(input=..., output=...), per million tokens.")
+            raise ValueError(f"prices={self.prices!r:.100} is not Prices(input=..., output=...), per million tokens.")
 
 
 def describe_stop(name: str, used: float, limit: float) -> str:
@@ -186,4 +186,4 @@ def describe_stop(name: str, used: float, limit: float) -> str:
 def _check_counts(counts: Mapping[str, Any]) -> None:
     for name, count in counts.items():
         if not is_whole(count, 0):
-            raise ValueError(f"{name}={count!r} must be a whole number, 0 or more.")
+            raise ValueError(f"{name}={count!r} is not a whole number of at least 0.")

@@ -136,7 +136,7 @@ class PromptBatch:
         self.prompts = prompts
         max_parallel: int = given.pop("max_parallel")
         if not is_whole(max_parallel, 1):
-            raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of runs, 1 or more.")
+            raise ValueError(f"max_parallel={max_parallel!r} is not a whole number of at least 1.")
 
         self.max_parallel: int = min(max_parallel, max(1, length_hint(prompts, sys.maxsize)))
         limit_rate = make_rate(given.pop("rpm", None), given.pop("tpm", None))
@@ -221,7 +221,7 @@ def make_rate(rpm: int | None, tpm: int | None) -> Callable[[Model], Model] | No
     """
     for name, rate in (("rpm", rpm), ("tpm", tpm)):
         if rate is not None and not is_whole(rate, 1):
-            raise ValueError(f"{name}={rate!r} is not a whole number per minute, 1 or more.")
+            raise ValueError(f"{name}={rate!r} is not a whole number of at least 1.")
     if rpm is None and tpm is None:
         return None
     limited = dict[int, RateLimitedModel]()

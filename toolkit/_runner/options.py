@@ -234,13 +234,13 @@ _RULES: Mapping[str, _Rule] = {
     ),
     "checkpoint": _Rule("a function of a RunState, such as SQLiteRuns('runs.db')", _takes(1)),
     "middleware": _Rule(
-        "a list of functions of (call, call_next): write middleware=[...]. An object with methods such as before_model "
-        "goes in as hooks=[...]",
+        "a list of functions of (call, call_next): write middleware=[...]. Pass an object with methods such as "
+        "before_model as hooks=[...]",
         lambda value: isinstance(value, Sequence) and all(map(_is_function, value)),
     ),
     "hooks": _Rule("a list of hooks: write hooks=[...]", lambda value: isinstance(value, Sequence)),
     "early": _TRUTH,
-    "max_runs": _Rule("a whole number of runs, at least 1", is_in_range=lambda value: is_whole(value, 1)),
+    "max_runs": _Rule("a whole number of at least 1", is_in_range=lambda value: is_whole(value, 1)),
     "order": _Rule(
         "'parallel', 'sequential' or batched(n)",
         is_in_range=lambda value: isinstance(value, Batched) or value in ("parallel", "sequential"),
@@ -252,8 +252,8 @@ _RULES: Mapping[str, _Rule] = {
     "undo_on_failure": _TRUTH,
     "format_error": _Rule("a function of a ToolResult", _takes(1)),
     "raise_errors": _TRUTH,
-    "max_parallel": _Rule("a whole number of calls, at least 1", is_in_range=lambda value: is_whole(value, 1)),
-    "max_result": _Rule("a whole number of characters, at least 1", is_whole, lambda value: value > 0),
+    "max_parallel": _Rule("a whole number of at least 1", is_in_range=lambda value: is_whole(value, 1)),
+    "max_result": _Rule("a whole number of at least 1", is_whole, lambda value: value > 0),
 }
 
 

@@ -51,7 +51,7 @@ def _read_part(part: Any) -> str | Image | File:
     if isinstance(part, Path):
         return read_file(part)
     if isinstance(part, dict):
-        raise TypeError(f"A prompt cannot hold {part!r:.200}. The conversation so far goes in as messages=[...].")
+        raise TypeError(f"A prompt cannot hold {part!r:.200}. Pass the conversation so far as messages=[...].")
     if is_table(part):
         text = write_table(part)
         if len(text) > MAX_TEXT:

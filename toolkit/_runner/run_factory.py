@@ -417,8 +417,8 @@ class _RunBuilder:
             raise ConversationError("This run has finished: go on from it with run(prompt, messages=state.messages).")
         if self._request.messages:
             raise TypeError(
-                "messages= does not go with a state, which has its own: leave it out. steer() sends a message to the "
-                "resumed run."
+                "messages= cannot be passed with a state, which has its own: leave it out. steer() sends a message to "
+                "the resumed run."
             )
 
         state.check()

@@ -137,9 +137,7 @@ class Runner(Controls):
         **options: Unpack[RunnerOptions],
     ) -> None:
         if isinstance(model, type) or not isinstance(model, (str, Model, type(None))):
-            raise TypeError(
-                f"model={model!r:.100} is neither a model's name nor a Model. A client goes in as client=..."
-            )
+            raise TypeError(f"model={model!r:.100} is neither a model's name nor a Model. Pass a client as client=...")
         self._factory = RunFactory(make_toolbox(toolbox), model, instructions, get_given_options(options))
 
     @overload

@@ -82,7 +82,7 @@ class SQLiteRuns(SQLiteLedger):
         """Delete the runs that ended longer ago than `seconds`, with the records of their calls. Return how many.
 
         Raises:
-            ValueError: `seconds` is not a number, 0 or more.
+            ValueError: `seconds` is not a number of at least 0.
             StoreError: The runs could not be deleted.
         """
         cutoff = find_cutoff(seconds)

@@ -86,7 +86,7 @@ class SubAgent:
         if not check_type("arg", arg, str).isidentifier() or iskeyword(arg) or arg.startswith("_") or arg == "context":
             raise DefinitionError(f"{name}: arg={arg!r} cannot name a parameter, as arg='query' can.")
         if type(max_depth) is not int or max_depth < 1:
-            raise ValueError(f"max_depth={max_depth!r} must be a whole number, at least 1.")
+            raise ValueError(f"max_depth={max_depth!r} is not a whole number of at least 1.")
         if handoff and output_type is not str:
             raise DefinitionError(f"{name}: with handoff=True the answer is a text: leave out output_type=.")
         if output_type is not str:

@@ -277,7 +277,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "relay": (_are_exceptions, "a tuple of exception classes, such as relay=(KeyError,)"),
     "effect": (lambda value: value in get_args(Effect), "'read', 'write' or 'destructive'"),
     "trust": (lambda value: value == "foreign", "'foreign'"),
-    "retries": (lambda value: is_whole(value, 0), "a whole number, 0 or more"),
+    "retries": (lambda value: is_whole(value, 0), "a whole number of at least 0"),
     "retry_on": (
         _is_retry_rule,
         "a tuple of exception classes, such as retry_on=(OSError,), or a function of an exception, which is not async",
@@ -290,8 +290,8 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "True, False or a function of an ApprovalRequest, such as Console()",
     ),
     "undo": (_is_gate, "a function, or a tool, that undoes a call"),
-    "max_parallel": (_is_size, "a number of calls above 0"),
-    "max_result": (_is_size, "a number of characters above 0"),
+    "max_parallel": (_is_size, "a whole number of at least 1"),
+    "max_result": (_is_size, "a whole number of at least 1"),
     "activity": (lambda value: isinstance(value, str), "the name of a function that executes the tool"),
     "namespace": (is_name, "a name of 1 to 64 letters, digits, '_' or '-'"),
 }

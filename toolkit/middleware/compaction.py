@@ -92,7 +92,7 @@ class Compaction:
     ) -> None:
         for name, value, least in ("max_tokens", max_tokens, 1_000), ("keep_recent", keep_recent, 0):
             if not is_whole(value, least):
-                raise ValueError(f"{name}={value!r} must be a whole number, at least {least}.")
+                raise ValueError(f"{name}={value!r} is not a whole number of at least {least}.")
         if summarize is not None and not callable(summarize):
             raise TypeError(f"summarize={summarize!r:.100} is not a function of messages.")
         self._max_tokens = max_tokens

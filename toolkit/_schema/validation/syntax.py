@@ -28,7 +28,7 @@ def _is_types(value: Any) -> bool:
 
 
 _Shape = tuple[Callable[[Any], bool], str]
-_COUNT: _Shape = (_is_count, "a whole number, at least 0")
+_COUNT: _Shape = (_is_count, "a whole number of at least 0")
 _NUMBER: _Shape = (is_json_number, "a number")
 _SCHEMA: _Shape = (lambda value: isinstance(value, (dict, bool)), "one schema")
 _SCHEMAS: _Shape = (lambda value: isinstance(value, list) and bool(value), "a list of schemas")
