@@ -27,7 +27,7 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-NO_TYPER = 'toolkit: the command needs an extra: pip install "function-toolkit[cli]"'
+NO_TYPER = 'toolkit: the command needs an extra: pip install "function-toolkit[cli]".'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

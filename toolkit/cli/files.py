@@ -114,6 +114,7 @@ def _import(source: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
+    """Run a file as a module, with its directory on the path. Refuse one that would hide another module."""
     if path.is_dir():
         names = ", ".join(str(path / name) for name in _list_files(path))
         remedy = f"Name a file in it: {names}" if names else "It has no .py file"

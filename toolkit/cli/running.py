@@ -216,6 +216,7 @@ def _make_schema(kind: str) -> dict[str, Any]:
 
 
 def _print_run(stream: RunStream[Any], *, as_json: bool, quiet: bool) -> RunResult[Any]:
+    """Print a run: as it happens, its answer alone, or its events as JSON, the last of which may be an error."""
     if not (as_json or quiet):
         return _show(stream, is_terminal=sys.stdout.isatty())
     try:

@@ -138,7 +138,7 @@ def worker(
     try:
         from toolkit.durable.server import PORT, DevServer
     except ImportError:
-        fail('Durable runs need an extra: pip install "function-toolkit[temporal]"')
+        fail('Durable runs need an extra: pip install "function-toolkit[temporal]".')
 
     async def work() -> None:
         async with DevServer(dev) if dev else nullcontext() as server:
@@ -149,6 +149,7 @@ def worker(
 
 
 async def _work_at(address: str, namespace: str, runner: Runner, *, task_queue: str, deps: Any) -> None:
+    """Execute runs until a signal arrives. The KeyboardInterrupt at the end becomes exit code 130."""
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest  # optional
     from temporalio.client import Client, RPCError
 

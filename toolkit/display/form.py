@@ -282,6 +282,7 @@ def make_fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def _make_field(name: str, schema: Mapping[str, Any], root: Mapping[str, Any], *, is_required: bool) -> Field:
+    """Make a field by its schema without references and null. Composed schemas are entered as JSON."""
     whole = resolve_reference(schema, root)
     not_null = without_null(whole)
     is_nullable = not_null is not whole

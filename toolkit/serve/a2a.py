@@ -234,6 +234,7 @@ class _Gate:
         await self.app(scope, receive_some, send)
 
     def _find_refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Return the status and the text of a refusal, or None. The card needs no token."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if self.hosts is not None and _read_host(headers.get(b"host", "")) not in self.hosts:
             return 421, "This server does not answer for the host of this request."

@@ -136,6 +136,7 @@ class Database:
 
     @contextmanager
     def _run_block(self, begin: str) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction. Open the file first if it is closed."""
         with self._lock, _translate_errors(Path(self.path).name):
             if not self._connections:
                 self._connections.append(_open_file(self.path, self._layout, self._timeout))
