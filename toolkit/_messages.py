@@ -323,7 +323,7 @@ class ToolCall(FrozenValue):
         """
         try:
             return cls.from_dict(json.loads(text))
-        except (TypeError, AttributeError, RecursionError) as error:
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"This is not a tool call: {error}") from error
 
     def to_json(self) -> str:

@@ -125,8 +125,8 @@ def test_cancelled() -> None:
 
 
 UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
-    "none": (lambda: FallbackModel([]), "is not a list of models"),
-    "names": (lambda: FallbackModel(["gpt-5"]), "is not a list of models"),  # type: ignore[list-item]
+    "none": (lambda: FallbackModel([]), "is not a list of one or more models"),
+    "names": (lambda: FallbackModel(["gpt-5"]), "is not a list of one or more models"),  # type: ignore[list-item]
     "both kinds": (
         lambda: FallbackModel([ScriptedModel([]), ScriptedModel([], is_async=True)]),
         "Some of the models are async",

@@ -162,8 +162,8 @@ def test_round_trip(call: ToolCall) -> None:
     ],
 )  # fmt: skip
 def test_invalid_json(text: str) -> None:
-    """Text that is not a call raises ValueError."""
-    with pytest.raises(ValueError, match=r"."):
+    """Text that is not a call raises ValueError, which says so."""
+    with pytest.raises(ValueError, match="^This is not a tool call: "):
         ToolCall.from_json(text)
 
 

@@ -52,7 +52,9 @@ class FallbackModel:
         models = self.models
         is_list = isinstance(models, Sequence) and not isinstance(models, str)
         if not is_list or not models or not all(isinstance(each, Model) for each in models):
-            raise TypeError(f"models={models!r:.100} is not a list of models, such as [OpenAIModel(client, 'name')].")
+            raise TypeError(
+                f"models={models!r:.100} is not a list of one or more models, such as [OpenAIModel(client, 'name')]."
+            )
         if len({each.is_async for each in models}) > 1:
             raise TypeError("Some of the models are async and others are not: give all the same kind of client.")
 
