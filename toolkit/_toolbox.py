@@ -300,7 +300,7 @@ class Toolbox:
             function: Sync or async.
 
         Raises:
-            DefinitionError: The function cannot be called, or the name is not a text.
+            DefinitionError: The function cannot be called, or the name is not text.
         """
         if function is not Parameter.empty:
             return self.bindings._bind(name, function)

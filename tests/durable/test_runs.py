@@ -695,8 +695,8 @@ def test_history_and_allowed_tools(durable: Durable) -> None:
 def test_what_no_worker_can_read(durable: Durable) -> None:
     """A run of which a worker could not read the options is refused at the client; so is an id that is none."""
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"session": 5}, "session=5 must be a non-empty text"),
-        ({"run_id": ""}, "run_id='' must be a non-empty text"),
+        ({"session": 5}, "session=5 is blank or not text"),
+        ({"run_id": ""}, "run_id='' is blank or not text"),
         ({"allowed_tools": ["ad"]}, "allowed_tools has 'ad', which is not a tool here; did you mean 'add'?"),
         ({"allowed_tools": [5]}, "allowed_tools has 5"),
     ]

@@ -187,7 +187,7 @@ def test_a_summary_must_be_text() -> None:
     hook = Compaction(1_000, keep_recent=0, summarize=lambda messages: 5)  # type: ignore[arg-type, return-value]
     model = ScriptedModel([*([call("read_page", number=n)] for n in range(9)), "Read."])
 
-    with pytest.raises(TypeError, match=r"summarize=.* must return a text, not 5"):
+    with pytest.raises(TypeError, match=r"summarize=.* must return text, not 5"):
         Runner([read_page], model=model, hooks=[hook], max_turns=40).run("Read.")
 
 

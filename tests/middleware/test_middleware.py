@@ -563,7 +563,7 @@ def test_redacts_lists(options: dict[str, Any]) -> None:
 
 def test_redacts_texts() -> None:
     """A secret that is not there, as that of a variable which is not set, is refused."""
-    with pytest.raises(TypeError, match=r"^secrets=: one is not a text, such as a variable of the environment"):
+    with pytest.raises(TypeError, match=r"^secrets=: one is not text, such as a variable of the environment"):
         redact(secrets=[SECRET, None])  # type: ignore[list-item]
 
 

@@ -210,10 +210,10 @@ def test_result_in_the_place_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"instructions": len}, "is not a text; a hook with before_model may add one to each request"),
-        ({"api_key": b"sk"}, "api_key=... is not a text"),
-        ({"instructions": ["x" * 10_000]}, f"instructions=['{'x' * 98} is not a text"),
-        ({"tool_choice": 5}, "tool_choice=5 is not a text"),
+        ({"instructions": len}, "is not text; a hook with before_model may add one to each request"),
+        ({"api_key": b"sk"}, "api_key=... is not text"),
+        ({"instructions": ["x" * 10_000]}, f"instructions=['{'x' * 98} is not text"),
+        ({"tool_choice": 5}, "tool_choice=5 is not text"),
         ({"allowed_tools": "look"}, "allowed_tools='look' is not a list of names of tools"),
         ({"allowed_tools": 5}, "allowed_tools=5 is not a list of names of tools"),
         ({"allowed_tools": iter(["look"])}, " is not a list of names of tools"),
@@ -229,10 +229,10 @@ def test_wrong_options(options: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("make", "options", "why"),
     [
-        (partial(tool, misnamed), {"title": 6}, "title=6 is not a text"),
-        (partial(tool, misnamed), {"description": 5}, "description=5 is not a text"),
+        (partial(tool, misnamed), {"title": 6}, "title=6 is not text"),
+        (partial(tool, misnamed), {"description": 5}, "description=5 is not text"),
         (partial(tool, misnamed), {"effect": "x" * 10_000}, f"effect='{'x' * 99} is not 'read', 'write' or"),
-        (partial(Tool.from_schema, "f", {"properties": {}}), {"title": 6}, "title=6 is not a text"),
+        (partial(Tool.from_schema, "f", {"properties": {}}), {"title": 6}, "title=6 is not text"),
         (Toolbox, {"strict": "x"}, "Toolbox(strict='x') is not True or False"),
         (Toolbox, {"references": "x"}, "Toolbox(references='x') is not True or False"),
         (Toolbox, {"check_output": 5}, "Toolbox(check_output=5) is not True or False"),

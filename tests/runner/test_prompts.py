@@ -110,7 +110,7 @@ def test_files_that_cannot_be_sent(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.png", tmp_path, pipe):
         assert f"{str(path)!r} is not a file; the current directory is" in refuse(["What?", path], FileNotFoundError)
     assert "is neither an image (PNG, JPEG, GIF, WebP), a PDF, nor text" in refuse(["What?", archive], ValueError)
-    assert "large.csv is a text of more than 1 MiB" in refuse(["What?", large], ValueError)
+    assert "large.csv is text of more than 1 MiB" in refuse(["What?", large], ValueError)
     assert "huge.png is larger than 20 MiB" in refuse(["What?", huge], ValueError)
 
 

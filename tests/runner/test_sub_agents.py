@@ -706,7 +706,7 @@ def test_runner_in_a_toolbox() -> None:
 @pytest.mark.parametrize(("name", "error"), [(5, TypeError), ("", ValueError)])
 def test_wrong_name(name: Any, error: type[Exception]) -> None:
     """A name is a text that is not empty."""
-    with pytest.raises(error, match=r"name=.* is not a non-empty text"):
+    with pytest.raises(error, match=r"name=.* is not text of at least one character"):
         Runner(model=ScriptedModel([]), name=name)
 
 

@@ -317,11 +317,11 @@ def test_refused_client() -> None:
 
 
 def test_argument_of_a_prompt_that_is_no_text() -> None:
-    """An argument of a prompt that is not a text is refused, with what to write."""
+    """An argument of a prompt that is not text is refused, with what to write."""
     number: Any = 3
     with (
         MCP(SERVER) as server,
-        pytest.raises(TypeError, match=r"code=3 is not a text, as MCP requires: write code='3'\."),
+        pytest.raises(TypeError, match=r"code=3 is not text, as MCP requires: write code='3'\."),
     ):
         server.get_prompt("review", code=number)
 

@@ -496,7 +496,7 @@ def test_what_is_no_reply() -> None:
     """Something else than replies, or than calls with arguments, is refused with what to write."""
     wrong: list[Any] = [5, ("add", {"a": 1}), ["Hello."]]
     for item in wrong:
-        with pytest.raises(TypeError, match=r"answers with a text, calls such as .*, or a reply such as reply.error\("):
+        with pytest.raises(TypeError, match=r"answers with text, calls such as .*, or a reply such as reply.error\("):
             FakeServer([item])
     calls: list[Any] = ["add", ("add",), call("add", a=1)]
     for each in calls:

@@ -141,7 +141,7 @@ def test_script_that_is_too_short() -> None:
 @pytest.mark.parametrize("wrong", [5, {"role": "assistant"}, [5], ["a", "b"], ValueError])
 def test_reply_that_is_none(wrong: Any) -> None:
     """What is no reply is refused with the list of what is one."""
-    with pytest.raises(ScriptError, match="A reply is a text, calls such as"):
+    with pytest.raises(ScriptError, match="A reply is text, calls such as"):
         completed(ScriptedModel([wrong]))
 
 

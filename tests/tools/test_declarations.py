@@ -228,7 +228,7 @@ NO_SCHEMAS: dict[str, tuple[Any, str]] = {
     "output": ({"properties": {"_output": 5}}, r"properties\._output is not a JSON Schema: 5"),
     "output, type": ({"properties": {"_output": {"type": "text"}}}, "'#/properties/_output/type'"),
     "output, reference": ({"properties": {"_output": {"$ref": "#/no"}}}, "'#/properties/_output': there is nothing"),
-    "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is a text"),
+    "reasoning": ({"properties": {"_reasoningForCall": {"type": "integer"}}}, "_reasoningForCall is .* It is text"),
     "tool, of another type": ({"properties": {"_tool": {"type": "integer"}}}, "_tool is .* It is the name"),
     "tool, a default": ({"properties": {"_tool": {"default": "x"}}}, "_tool is .* It is the name"),
     "activity, a default": (

@@ -332,7 +332,7 @@ _PARSERS: Mapping[Any, Callable[[Mapping[str, Any], Sequence[_Part]], Message]] 
 
 
 def _get_text(message: Mapping[str, Any], key: str) -> str:
-    """Return an optional text of a message, or "" if it is missing or not a text."""
+    """Return an optional text of a message, or "" if it is missing or not text."""
     text = message.get(key)
     return text if isinstance(text, str) else ""
 

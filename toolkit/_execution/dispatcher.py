@@ -400,7 +400,7 @@ def _format_error(format_error: Callable[[ToolResult], str], result: ToolResult)
     try:
         text = format_error(result)
         if not isinstance(text, str):
-            raise TypeError(f"format_error={format_error!r} must return a text, not {text!r:.100}")  # noqa: TRY301
+            raise TypeError(f"format_error={format_error!r} must return text, not {text!r:.100}")  # noqa: TRY301
     except (Exception, SystemExit):
         logger.exception("format_error failed; the model reads the text as it was.")
         return result

@@ -136,7 +136,7 @@ def parse_exemption(allowed: str) -> tuple[Network | str, int | None]:
         DefinitionError: The entry is not a network, address or host name.
     """
     if not isinstance(allowed, str):
-        raise DefinitionError(f"allow: {allowed!r:.100} is not a text.")
+        raise DefinitionError(f"allow: {allowed!r:.100} is not text.")
 
     with suppress(ValueError):
         return ip_network(allowed), None

@@ -49,7 +49,7 @@ def make_cleaner(secrets: Iterable[str], patterns: Iterable[str | re.Pattern[str
 
 def _reject_greedy(secrets: list[str], patterns: list[re.Pattern[str]]) -> None:
     if not all(isinstance(secret, str) for secret in secrets):
-        raise TypeError("secrets=: one is not a text, such as a variable of the environment that is not set.")
+        raise TypeError("secrets=: one is not text, such as a variable of the environment that is not set.")
     if any(len(secret) < MIN_SECRET for secret in secrets):
         raise ValueError(
             f"secrets=: a secret of fewer than {MIN_SECRET} characters occurs in ordinary texts: leave it out."

@@ -202,15 +202,15 @@ class _Rule(NamedTuple):
 
 
 _TRUTH = _Rule("True or False", lambda value: isinstance(value, bool))
-_ANY_TEXT = _Rule("a text", _optional(lambda value: isinstance(value, str)))
-_TEXT = _ANY_TEXT._replace(wanted="a non-empty text", is_in_range=_optional(bool))
+_ANY_TEXT = _Rule("text", _optional(lambda value: isinstance(value, str)))
+_TEXT = _ANY_TEXT._replace(wanted="text of at least one character", is_in_range=_optional(bool))
 # Options that are not here are checked where they are used.
 _RULES: Mapping[str, _Rule] = {
     "name": _TEXT,
     "description": _TEXT,
-    "instructions": _ANY_TEXT._replace(wanted="a text; a hook with before_model may add one to each request"),
+    "instructions": _ANY_TEXT._replace(wanted="text; a hook with before_model may add one to each request"),
     "api_key": _ANY_TEXT,
-    "tool_choice": _ANY_TEXT._replace(wanted="a text: 'auto', 'none', 'required' or a tool's name"),
+    "tool_choice": _ANY_TEXT._replace(wanted="text: 'auto', 'none', 'required' or a tool's name"),
     "allowed_tools": _Rule(
         "a list of names of tools",
         lambda value: isinstance(value, Collection) and not isinstance(value, str),

@@ -146,7 +146,7 @@ def _build_from_type(kind: Any) -> tuple[dict[str, Any], Callable[[str], Any]]:
     from pydantic import ConfigDict, TypeAdapter
 
     if kind is None:
-        raise TypeError("null is not an answer; leave it out for a text")
+        raise TypeError("null is not an answer; leave it out for text")
     if isroutine(kind):
         raise TypeError("a function is not a type")
 

@@ -87,7 +87,7 @@ def read_file(path: Path, stream: IO[bytes] | None = None) -> str | Image | File
     if data.startswith(b"%PDF-"):
         return File(data, "application/pdf", path.name)
     if len(data) > MAX_TEXT:
-        raise ValueError(f"The prompt's file {path} is a text of more than {MAX_TEXT // 2**20} MiB.")
+        raise ValueError(f"The prompt's file {path} is text of more than {MAX_TEXT // 2**20} MiB.")
 
     try:
         text = data.decode("utf-8-sig")

@@ -88,7 +88,7 @@ class SubAgent:
         if type(max_depth) is not int or max_depth < 1:
             raise ValueError(f"max_depth={max_depth!r} is not a whole number of at least 1.")
         if handoff and output_type is not str:
-            raise DefinitionError(f"{name}: with handoff=True the answer is a text: leave out output_type=.")
+            raise DefinitionError(f"{name}: with handoff=True the answer is text: leave out output_type=.")
         if output_type is not str:
             build_output(output_type)  # refuses what is no type of an answer
         if handoff and any(each.name == HAND_BACK for each in runner.toolbox):

@@ -111,7 +111,7 @@ class Bindings:
                 the tool and the imported values.
 
         Raises:
-            DefinitionError: The delegate is neither a runner nor a function, or the name is not a text.
+            DefinitionError: The delegate is neither a runner nor a function, or the name is not text.
         """
         check_activity(name)
         if delegate is Parameter.empty:
@@ -286,7 +286,7 @@ def check_activity(given: Any) -> str:
     """Check the name under which a function is bound, and return it.
 
     Raises:
-        DefinitionError: The name is not a text. It may be the function itself.
+        DefinitionError: The name is not text. It may be the function itself.
     """
     if isinstance(given, str) and given:
         return given

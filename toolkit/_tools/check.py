@@ -173,7 +173,7 @@ def _check_handler(handler: Handler) -> Iterator[Finding]:
     """Check the handler of a declared tool."""
     if isinstance(handler, (LatentHandler, Delegated)) and handler.interface.returns.schema is None:
         remedy = "Declare it by _output, or a return annotation."
-        yield _warn("no-output", f"does not declare its output, so the model writes a text. {remedy}")
+        yield _warn("no-output", f"does not declare its output, so the model writes text. {remedy}")
     if isinstance(handler, LatentHandler):
         text = (
             "no function executes it: the model fills in its output itself. Bind a function where that is not wanted."

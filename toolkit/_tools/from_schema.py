@@ -137,7 +137,7 @@ def _parse_activity(value: Any) -> str | None:
 def _check_text(key: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Check that a schema describes a text."""
     if schema.get("type", "string") != "string":
-        raise DefinitionError(f'{key} is {schema!r:.100}. It is a text, {{"type": "string"}}.')
+        raise DefinitionError(f'{key} is {schema!r:.100}. It is text: {{"type": "string"}}.')
     return {**META_SCHEMAS.get(key, {}), "type": "string", **schema}
 
 

@@ -245,7 +245,7 @@ class Invocation:
         text = self.write(value)
         may_hold = LEFT_OUT in text or '"media_type":"' in text or ",[],[]" in text  # images and files of a result
         if may_hold and holds_parts(value):  # looking at each item takes longer
-            raise TypeError("an image is not a text")
+            raise TypeError("an image is not text")
         return text
 
     def _render(self, value: Any) -> ToolResult:

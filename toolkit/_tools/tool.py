@@ -141,7 +141,7 @@ class Tool(Generic[P, R]):
 
         for option, text in (("title", self.title), ("description", self._description)):
             if text is not None and not isinstance(text, str):
-                raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not a text.")
+                raise DefinitionError(f"{self.origin}: {option}={text!r:.100} is not text.")
         function = self._function
         if function:
             self.__dict__.update(read_attributes(function.function))

@@ -77,7 +77,7 @@ def ask_user_tool(handler: Handler, *, agent: str = "assistant") -> Tool[..., An
         agent: Name of the agent, for `Question.metadata`.
 
     Raises:
-        DefinitionError: The handler cannot be called, or `agent` is not a text.
+        DefinitionError: The handler cannot be called, or `agent` is not text.
     """
     prompt = UserPrompt(check_function("handler", handler), check_type("agent", agent, str))
     return tool(prompt.ask_user, max_parallel=1)
@@ -129,7 +129,7 @@ def _validate_answer(answer: object, question: Question) -> str | list[str]:
         raise Failed(NO_ANSWER)
     answers = [answer] if isinstance(answer, str) else answer
     if not isinstance(answers, (list, tuple)) or not all(isinstance(text, str) for text in answers):
-        raise TypeError(f"The handler of ask_user must return a text, or a list of texts, not {answer!r:.100}.")
+        raise TypeError(f"The handler of ask_user must return text, or a list of texts, not {answer!r:.100}.")
     if not "".join(answers).strip() and not (question.multi_select and isinstance(answer, (list, tuple))):
         raise Failed(NO_ANSWER)
     return list(answers) if question.multi_select else "\n".join(answers)

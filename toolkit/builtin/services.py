@@ -95,12 +95,12 @@ class JsonService:
 
 
 def strip_markup(text: object) -> str:
-    """Return a text without the tags and character references of HTML, or "" if it is not a text."""
+    """Return a text without the tags and character references of HTML, or "" if it is not text."""
     return html.unescape(_TAG.sub("", text)) if isinstance(text, str) else ""
 
 
 def clean_text(text: object) -> str:
-    """Write a service's text on one line, cut at `MAX_TEXT`. Return "" if it is not a text.
+    """Write a service's text on one line, cut at `MAX_TEXT`. Return "" if it is not text.
 
     Invisible characters are escaped, since anyone who can write to the service may have hidden instructions for the
     model in the text.

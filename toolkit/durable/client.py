@@ -141,7 +141,7 @@ class DurableRunner:
 
     Raises:
         DefinitionError: `client` is not a client, or `runner` is not a Runner.
-        ValueError: `task_queue` is not a text, or is empty.
+        ValueError: `task_queue` is not text, or is empty.
     """
 
     def __init__(self, client: Client, runner: Runner | None = None, *, task_queue: str) -> None:
@@ -181,8 +181,8 @@ class DurableRunner:
             RunExistsError: There is or was a run of this id.
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
-            TypeError: There are `messages` and a `session`, or the prompt is not a text.
-            ValueError: There is neither a prompt nor a message, `session` or `run_id` is empty or not a text, or
+            TypeError: There are `messages` and a `session`, or the prompt is not text.
+            ValueError: There is neither a prompt nor a message, `session` or `run_id` is empty or not text, or
                 `allowed_tools` has a name that no tool of the runner has.
         """
         _check_text(prompt)
@@ -234,7 +234,7 @@ class DurableRunner:
 
         Raises:
             RunNotFoundError: The server knows no such run.
-            ValueError: `run_id` is not a text, or is empty.
+            ValueError: `run_id` is not text, or is empty.
         """
         wire.check_name("run_id", run_id)
         with _translate_errors(run_id):
@@ -367,7 +367,7 @@ class DurableRun:
         Raises:
             ApprovalError: The call does not wait, or has another decision already.
             RunEndedError: The run has ended.
-            ValueError: `call_id` is not a text or is empty, or `decision` is invalid.
+            ValueError: `call_id` is not text or is empty, or `decision` is invalid.
         """
         wire.check_name("call_id", call_id)
         full = make_decision(decision)
@@ -388,7 +388,7 @@ class DurableRun:
 
         Raises:
             RunEndedError: The run has ended.
-            TypeError: The message is not a text.
+            TypeError: The message is not text.
         """
         await self._send(wire.STEER, message)
 
@@ -397,7 +397,7 @@ class DurableRun:
 
         Raises:
             RunEndedError: The run has ended.
-            TypeError: The message is not a text.
+            TypeError: The message is not text.
         """
         await self._send(wire.FOLLOW_UP, message)
 

@@ -341,10 +341,10 @@ def check_name(option: str, name: object) -> None:
     """Check the name or id of a queue, a run, a session or a call.
 
     Raises:
-        ValueError: It is not a text, or is empty.
+        ValueError: It is blank or not text.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{option}={name!r:.100} must be a non-empty text.")
+        raise ValueError(f"{option}={name!r:.100} is blank or not text.")
 
 
 def measure(data: Any) -> int:

@@ -124,7 +124,7 @@ class Worker:
             that refer to others, a sub-agent with `handoff`, `max_runs`, `checkpoint`, `refresh="iteration"`, a
             MemoryLedger, or `undo_on_failure` without a ledger. Or the client has a worker of this queue already, or an
             option is invalid.
-        ValueError: The name of a queue is empty or not a text.
+        ValueError: The name of a queue is empty or not text.
     """
 
     def __init__(

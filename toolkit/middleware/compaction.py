@@ -170,7 +170,7 @@ class Compaction:
 
     def _remember(self, messages: tuple[Message, ...], summary: Any) -> str:
         if not isinstance(summary, str):
-            raise TypeError(f"summarize={self._summarize!r} must return a text, not {summary!r:.100}.")
+            raise TypeError(f"summarize={self._summarize!r} must return text, not {summary!r:.100}.")
         with self._lock:
             self._summaries[messages] = summary
             if len(self._summaries) > MAX_SUMMARIES:

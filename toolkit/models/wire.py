@@ -59,7 +59,7 @@ def read_content(value: Any, what: str) -> str:
     """Return the text of a message's content, a text or a list of parts; "" if it is missing.
 
     Raises:
-        ModelError: It is neither a text nor a list of objects, or the text of one is not a text.
+        ModelError: It is neither a text nor a list of objects, or the text of one is not text.
     """
     if isinstance(value, str):
         return value

@@ -126,7 +126,7 @@ class KnowledgeStore(Protocol):
         """Return the same store for another owner. Neither sees the documents of the other.
 
         Raises:
-            DefinitionError: The owner is not a text, or is empty.
+            DefinitionError: The owner is not text, or is empty.
         """
         ...
 
@@ -182,10 +182,10 @@ class SQLiteKnowledge(SQLiteStore):
         """Return the same store for another owner. Neither sees the documents of the other.
 
         Raises:
-            DefinitionError: The owner is not a text, or is empty.
+            DefinitionError: The owner is not text, or is empty.
         """
         if not isinstance(owner, str) or not owner:
-            raise DefinitionError(f"owner={owner!r:.100} is not a text, or is empty.")
+            raise DefinitionError(f"owner={owner!r:.100} is not text of at least one character.")
         other = copy(self)
         vars(other).update(_owner=owner)
         return other

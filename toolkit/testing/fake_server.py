@@ -415,7 +415,7 @@ def _make_reply(item: Any) -> Reply:
     calls = (item,) if isinstance(item, ToolCall) else item
     if not isinstance(calls, Sequence) or not all(isinstance(each, ToolCall) for each in calls):
         raise TypeError(
-            f"A FakeServer answers with a text, calls such as [call('add', a=1)], or a reply such as "
+            f"A FakeServer answers with text, calls such as [call('add', a=1)], or a reply such as "
             f"reply.error(503, 'overloaded'), not {item!r:.100}."
         )
     return Reply.calls(*((each.name, each.arguments) for each in calls))

@@ -141,7 +141,7 @@ class ScriptedModel:
         calls = (reply,) if isinstance(reply, ToolCall) else reply
         if not isinstance(calls, Sequence) or not all(isinstance(each, ToolCall) for each in calls):
             raise ScriptError(
-                "A reply is a text, calls such as [call('add', a=1)], a ModelResponse, an exception, or a function "
+                "A reply is text, calls such as [call('add', a=1)], a ModelResponse, an exception, or a function "
                 f"that returns one of these, not {reply!r:.200}. A typed answer is a text with its JSON."
             )
         return ModelResponse(calls=tuple(calls), finish_reason="tool_calls", usage=Usage(requests=1), model=self.name)

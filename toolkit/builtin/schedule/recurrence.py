@@ -56,7 +56,7 @@ def next_run(rule: str, now: float, zone: str | int | tzinfo) -> float:
             a `tzinfo`.
 
     Raises:
-        TypeError: The rule is not a text.
+        TypeError: The rule is not text.
         ValueError: The rule is invalid or never due, or the zone does not exist.
         ImportError: The rule is in cron's form, and the extra `schedule` is not installed.
     """
@@ -159,11 +159,11 @@ def parse_rule(rule: str) -> Recurrence | None:
     """Parse a rule. Return None for one in cron's form, whose five fields are not checked.
 
     Raises:
-        TypeError: The rule is not a text.
+        TypeError: The rule is not text.
         ValueError: The rule is invalid.
     """
     if not isinstance(rule, str):
-        raise TypeError(f"The rule {rule!r:.100} is not a text. {FORMS}")
+        raise TypeError(f"The rule {rule!r:.100} is not text. {FORMS}")
     if ":" not in rule and len(rule) <= MAX_CRON and len(rule.split()) == CRON_FIELDS:
         return None
 

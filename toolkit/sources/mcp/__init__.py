@@ -279,7 +279,7 @@ class MCP(RemoteSource):
         Raises:
             Failed: As for `list_prompts`; or there is no such prompt, or not with these arguments.
             TimedOut: It did not answer in time.
-            TypeError: An argument is not a text.
+            TypeError: An argument is not text.
         """
         return private_loop.run(partial(self.aget_prompt, name, **arguments))
 
@@ -287,9 +287,7 @@ class MCP(RemoteSource):
         """Async version of `get_prompt`."""
         for key, value in arguments.items():
             if not isinstance(value, str):
-                raise TypeError(
-                    f"{key}={value!r:.100} is not a text, as MCP requires: write {key}={str(value)!r:.100}."
-                )
+                raise TypeError(f"{key}={value!r:.100} is not text, as MCP requires: write {key}={str(value)!r:.100}.")
         result = await self._ask(lambda session: session.client.get_prompt(name, arguments))
         return make_messages(result.messages)
 

@@ -64,7 +64,7 @@ def load_document(document: DocumentInput) -> dict[str, Any]:
 
 def _read_text(document: str | os.PathLike[str]) -> str:
     if not isinstance(document, (str, os.PathLike)):
-        raise DefinitionError(f"An OpenAPI document is data, a text, or a path, not {document!r:.100}.")
+        raise DefinitionError(f"An OpenAPI document is data, text, or a path, not {document!r:.100}.")
     if isinstance(document, str):
         document = document.removeprefix("\ufeff")
         if "\n" in document or document.lstrip()[:1] == "{":
