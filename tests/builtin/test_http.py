@@ -159,7 +159,7 @@ def test_result_texts(answer: list[bytes], text: str) -> None:
         ("http://a.example/" + "a" * 70000, "invalid URL: URL too long"),
         ("http://127.0.0.1/", "fetch error: 127.0.0.1 is not a public address: loopback"),
         ("http://[::ffff:a00:1]/", "fetch error: ::ffff:a00:1 is not a public address: an IPv4 address in IPv6"),
-        ("http://1.1.1.1:25/", "fetch error: port 25 may not be connected to, only 80, 443"),
+        ("http://1.1.1.1:25/", "fetch error: port 25 is not allowed, only 80, 443"),
     ],
     ids=lambda value: value[:24],
 )

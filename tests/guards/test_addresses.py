@@ -213,7 +213,7 @@ def test_allowed(allow: str, host: str, port: int, address: str) -> None:
         ([], "a.example", 80, [], "a.example has no address"),
         ([], "127.0.0.1", 80, ["127.0.0.1"], "127.0.0.1 is not a public address: loopback"),
         ([], "a.example", 80, ["8.8.8.8", "::1"], "a.example (::1) is not a public address: loopback"),
-        ([], "a.example", 22, ["8.8.8.8"], "port 22 may not be connected to, only 80, 443"),
+        ([], "a.example", 22, ["8.8.8.8"], "port 22 is not allowed, only 80, 443"),
         (
             ["10.0.0.0/8"],
             "x",

@@ -242,7 +242,7 @@ def test_redirects(status: int) -> None:
     [
         ("http://127.0.0.1/", "fetch error: 127.0.0.1 is not a public address: loopback"),
         ("//localhost/", "fetch error: localhost (::1) is not a public address: loopback"),
-        ("http://public.example:22/", "fetch error: port 22 may not be connected to, only 80, 443"),
+        ("http://public.example:22/", "fetch error: port 22 is not allowed, only 80, 443"),
         ("/", "fetch error: there are more than 5 redirects"),
         ("file:///etc/passwd", INVALID + "only http and https are supported, not 'file'"),
         ("gopher://public.example:80/_", INVALID + "only http and https are supported, not 'gopher'"),

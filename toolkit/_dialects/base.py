@@ -184,7 +184,7 @@ class RunDialect(Dialect):
     def has_public_text(self, request: ModelRequest) -> bool:
         """Return whether the reply's text may be streamed to the user as it arrives.
 
-        It may not if the structured output is a call: the text is not the output then.
+        If the structured output is a call, the text is not the output and must not be streamed.
         """
         return request.output is None or not request.output.by_tool
 

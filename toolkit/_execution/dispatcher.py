@@ -270,7 +270,7 @@ class _CallPipeline:
         """Return a call that a middleware made, with the ids of the model's call.
 
         Raises:
-            ValueError: The new call must run alone. The model's call need not, so it may run beside others.
+            ValueError: The new call must run alone, but the model's call need not, so others may run beside it.
         """
         if self.dispatcher.runs_alone(call) and not self.dispatcher.runs_alone(self.call):
             raise ValueError(f"a hook or middleware made {call.name!r}, which runs alone, of {self.call.name!r}")

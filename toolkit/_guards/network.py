@@ -226,7 +226,7 @@ class GuardedNetwork:
                 return
         if port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
-            raise RefusedConnection(f"port {port} may not be connected to, only {ports}")
+            raise RefusedConnection(f"port {port} is not allowed, only {ports}")
         if reason := describe_special(address):
             name = host if ":" in host or host == str(address) else f"{host} ({address})"
             raise RefusedConnection(f"{name} is not a public address: {reason}")

@@ -1,8 +1,8 @@
 """Files beneath one directory: every path is looked up from a directory that stays open.
 
 There are two lookups. The kernel's, openat2 (Linux 5.6), follows links and refuses those that lead out. The stepwise
-one opens one directory after the other and follows no link. It finds the files that are changed, so the path that was
-approved is the path that is changed; and on other systems those that are read, too.
+one opens one directory after the other and follows no link. Files to change are looked up stepwise on every system, so
+the path that was approved is the path that is changed. Without openat2, files to read are looked up stepwise, too.
 
 A hard link to a file outside can be read like any other file. Writing replaces it by a new file, so the file outside
 does not change. File systems mounted beneath the directory are part of it.

@@ -147,7 +147,7 @@ class RunState(FrozenValue):
         return state
 
     def check(self) -> None:
-        """Check that the state is consistent. A text that was cut or edited may not be.
+        """Check that the state is consistent. A text that was cut or edited might not be.
 
         Raises:
             ConversationError: The state is not consistent.

@@ -4,8 +4,9 @@ docstring-parser reads the entries of a section. On a whole docstring it expects
 a line without a colon, and loses text after a section. So sections are found here, and their entries are rewritten in
 Google style. The names of the function's parameters distinguish entries from text.
 
-No text raises an exception, and the time is linear: no pattern has two adjacent repeats that match the same character,
-no long text is searched once for each line, and docstring-parser, whose time is cubic in open brackets, gets no types.
+No docstring raises an exception, and the time is linear: no pattern has two adjacent repeats that match the same
+character, and no long text is searched once for each line. docstring-parser gets no types, since its time is cubic in
+open brackets.
 """
 
 from __future__ import annotations

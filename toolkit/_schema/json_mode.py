@@ -41,9 +41,9 @@ def adapt_to_json(core: Any) -> Any:
     """Adapt one or several core schemas so that their validator accepts the JSON that the JSON Schema describes.
 
     - Numbers in models are finite, unless the model's own configuration allows others.
-    - An enum member, or bytes, in a Literal is recognized by its value in JSON; so is an enum member whose value JSON
-      writes in another way, such as a tuple or a date, and one that is the discriminator of a union.
-    - A flag is a number, also one that has a fraction of zero.
+    - An enum member, or bytes, in a Literal is recognized by its value in JSON. So is an enum member whose value has
+      another type in JSON, such as a tuple or a date, and one that is the discriminator of a union.
+    - A flag is a number, which may be written with a fraction of zero, such as 3.0.
     - In a union of text and bytes, text stays text.
     - An Iterable is read and validated before the call.
     - A key of a dict may be a number written as text, such as the value of an enum member or a Literal.

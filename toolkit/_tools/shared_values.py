@@ -102,7 +102,7 @@ class SharedValues:
         """Check that a call may store its result at a path.
 
         Raises:
-            ValueError: The call may not, since the application has a value there, above it or below it.
+            ValueError: The application has a value there, above it or below it.
         """
         steps = parse_path(path)
         for _, *other in self._owned:

@@ -34,7 +34,7 @@ def make_command(tool: Tool[..., Any], run: Callable[[str, bool], None]) -> Call
     """
     schema = tool.parameters
     properties: Mapping[str, Any] = schema["properties"]
-    options = {f"option_{number}": name for number, name in enumerate(properties)}  # a name may not be an identifier
+    options = {f"option_{number}": name for number, name in enumerate(properties)}  # names need not be identifiers
     types = {name: _find_type(properties[name], schema) for name in properties}
 
     def command(**values: Any) -> None:

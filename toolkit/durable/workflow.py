@@ -200,7 +200,7 @@ class RunWorkflow:
         """Return the progress of the run, as plain data."""
         state = self._conversation.state
         has_ended = self._has_ended
-        if state.phase == "finished" and not has_ended:  # the answer may not be of its type
+        if state.phase == "finished" and not has_ended:  # the answer might not fit its type
             state = state.replace(phase="asking")
         return {
             "run_id": self._input.run_id,

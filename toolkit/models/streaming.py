@@ -1,9 +1,9 @@
 """Assemble the calls of a streamed completion, whose fragments servers number and name in many ways.
 
 A fragment belongs to the call with its id or, if there is none, to the latest one at its index, unless it has a name
-and starts a new call: with another id, or after complete JSON. Without id and index it belongs to the last call, as it
-does without id and name at a new index while that call is not whole, or if it is empty. The tests list the servers that
-are known for each deviation.
+and starts a new call: with another id, or after complete JSON. A fragment without id and index belongs to the last
+call. So does one without id and name at a new index if that call is not whole yet, or if the fragment has no arguments.
+The tests list the servers that are known for each deviation.
 
 Repetitions are dropped: a fragment that equals its call so far, a call that equals another one with its id, and an
 object that equals the one before it in one text of arguments.

@@ -1,4 +1,4 @@
-"""Loopback addresses: `serve` listens on no others, since it may not know its callers."""
+"""Loopback addresses: `serve` listens on no others, since it does not authenticate its callers."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _require_regular(opened: int) -> int:
 
 @contextmanager
 def _open_old(directory: int, name: str) -> Iterator[int | None]:
-    """Open the file that is to be replaced, if there is one. This fails if the file may not be written to."""
+    """Open the file that is to be replaced, if there is one. This fails if the file is not writable."""
     try:
         opened = _require_regular(os.open(name, os.O_WRONLY | _OPEN_FLAGS, dir_fd=directory))
     except FileNotFoundError:

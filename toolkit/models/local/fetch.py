@@ -53,7 +53,7 @@ def fetch_file(file: WheelFile) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the user's cache folder for this library; it may not exist yet.
+    """Return the user's cache folder for this library, whether it exists or not.
 
     Raises:
         OSError: The user has no home directory, and the environment names no folder.

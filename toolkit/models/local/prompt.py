@@ -1,7 +1,7 @@
 """The `calls` dialect for a model of 135 million parameters: one call, then one sentence.
 
 A model of this size cannot choose whether to call a tool. With two alternatives in its grammar, its choice depends on
-the last worked example and not on the request; and the probabilities of two labels, after eight examples, distinguish
+the last worked example and not on the request. The probabilities of two labels, after eight examples, distinguish
 small talk from tasks in only 83 of 100 pairs. So `is_task` decides, by the words of the request and of the tools.
 
 - Without a task, the model answers in its own words.

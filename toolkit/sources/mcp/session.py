@@ -210,7 +210,7 @@ class Session:
     async def list_all(self, *kinds: str) -> list[Any]:
         """List the "tools", "prompts", "resources" or "resource_templates" of the server, at most `MAX_TOOLS` of each.
 
-        A server that has none of a kind may not know the method. The list is empty then.
+        A server that has none of a kind might not know the method. The list is empty then.
         """
         return [each for kind in kinds for each in await self._list(kind)]
 
