@@ -259,7 +259,7 @@ class Toolbox:
 
     def filtered(self, keep: Callable[[AnyTool], bool]) -> Self:
         """Copy the toolbox with the tools for which `keep`, a sync function, returns True."""
-        # The coroutine of an async one would be true for each tool.
+        # An async function would keep every tool, since a coroutine is true.
         if not callable(keep) or is_async(keep) or find_misfit(keep, object()):
             raise TypeError(
                 f"filtered({keep!r:.100}) takes a sync function: filtered(lambda tool: tool.name == 'add')."

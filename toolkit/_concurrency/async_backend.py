@@ -108,7 +108,7 @@ class AsyncBackend:
             raise
         finally:
             if cancellation and (unfinished := [task for task in tasks if not task.done()]):
-                await asyncio.wait(unfinished, timeout=GRACE)  # they end by themselves, with what they have
+                await asyncio.wait(unfinished, timeout=GRACE)  # cancelled, they return what they have
             await cancel_tasks(tasks, GRACE + PATIENCE, self.abandoned)
 
     def channel(self) -> _LoopChannel:
@@ -168,7 +168,7 @@ class AsyncBackend:
             call_soon(loop, self._settle_ended)
 
     def _settle_ended(self) -> None:
-        self._is_called = False  # first: an outcome that arrives from here on asks for another call
+        self._is_called = False  # first, so that an outcome that arrives now asks for another call
         while self._ended:
             set_result(*self._ended.popleft())
 

@@ -203,7 +203,7 @@ async def call_function(
         with contain(SystemExit):
             return await function(*arguments)
 
-    if is_async(function):  # called where it is awaited: a wait that is over would leave a coroutine that never starts
+    if is_async(function):  # called only where it is awaited, or a wait that is over would leave an unstarted coroutine
         return await backend.call(call_and_wait, is_async=True, cancellation=cancellation)
 
     answer = await backend.call(call, is_async=False, cancellation=cancellation)

@@ -31,7 +31,7 @@ class Cancellation:
     """
 
     def __init__(self, seconds: float | None = None, parent: Cancellation | None = None) -> None:
-        self._lock = threading.RLock()  # a signal handler may come in between
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt it
         self._callbacks: dict[object, Callback] = {}
         self._reason = ""
         self._parent = parent
@@ -43,7 +43,7 @@ class Cancellation:
             self._unsubscribe = parent.subscribe(lambda: self.cancel(parent.reason))
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:  # nor has a context, of which it is a field
+    def __get_pydantic_core_schema__(cls, *_: object) -> NoReturn:  # nor has a ToolContext: this is a field of it
         raise TypeError("a context comes from the run: write ToolContext alone, or ToolContext | None")
 
     @property

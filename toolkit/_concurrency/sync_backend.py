@@ -145,7 +145,7 @@ class _JobHandle(Generic[T]):
     async def wait(self) -> T:
         """Wait for its value, on this thread."""
         outcome = cast("Outcome[T]", get_item(self._ends, None))
-        self._ends.put(outcome)  # for whoever waits once more
+        self._ends.put(outcome)  # for further calls of `wait`
         return unwrap_outcome(outcome)
 
     def cancel(self) -> None:

@@ -43,7 +43,7 @@ Emit: TypeAlias = Callable[[CallEvent], object]
 # Abandoned functions of one run that may still be running; each may hold a thread for ever.
 MAX_ABANDONED = 64
 BUSY = "Busy: too many earlier calls took too long and are still running. Go on without this tool, or try again later."
-# How a wait for a call ends before the call does; the last one if the calls of its turn have ended.
+# Exceptions that end the wait for a call before the call itself ends: the last one, when the turn's calls have ended.
 ENDS = (Cancelled, TimedOut, CancelledError)
 # Seconds before a retry, unless its first pause is longer.
 LONGEST_PAUSE = 30.0

@@ -110,7 +110,7 @@ class Gates:
 
         approvers = self.resumed or self.approvers
         for number, approver in enumerate(approvers or (None,)):
-            request = make_request(arguments, call)  # again: the gate before may have read what others wrote
+            request = make_request(arguments, call)  # made again: the approver before may have read foreign content
             decision = await self.approve(approver, request, backend)
             if decision.arguments is not None:
                 call = replace(call, arguments=to_json_text(_merge_arguments(request, decision.arguments)))

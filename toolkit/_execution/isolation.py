@@ -133,7 +133,7 @@ def wait_for_future(future: Future[Any], cancellation: Cancellation) -> Outcome[
     future.add_done_callback(done.put)
     try:
         while get_unless_cancelled(done, cancellation) is None:
-            if cancellation:  # otherwise the call has started, which restarted its time
+            if cancellation:  # otherwise the call has just started, which restarted its time
                 break
         else:
             if not (cancellation and future.cancelled()):  # otherwise it was submitted too late, and cancelled there

@@ -30,12 +30,12 @@ TIMEOUT = 15.0  # seconds
 MAX_BYTES = 2**20
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-FIRST_ERROR_STATUS = 400  # without an upper end: some sites send 999 to programs
+FIRST_ERROR_STATUS = 400  # there is no highest one: some sites send 999 to programs
 USER_AGENT = "Mozilla/5.0 (compatible; function-toolkit)"
 SCHEMES = ("http", "https")
 MAX_SHOWN = 200  # characters of a URL or an error in a message
 
-# Encodings that are supported, by their names; a body that was compressed twice is not.
+# Supported encodings, by their names. A body that was compressed twice is not supported.
 ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 # Other encodings. Any other name, such as "none" or "utf-8", means nothing, as in browsers.
 OTHER_ENCODINGS = frozenset(("br", "zstd", "dcb", "dcz", "compress", "x-compress", "exi", "pack200-gzip", "aes128gcm"))

@@ -73,7 +73,7 @@ NO_RESPONSE = "its model did not respond."
 # Finish reasons after which `undo_on_failure` undoes the calls.
 UNDONE_REASONS = frozenset({"cancelled", "stopped", "error"})
 
-# Identifies a response: responses and messages before it.
+# Identifies a response by the number of responses and of messages before it.
 ResponseKey: TypeAlias = tuple[int, int]
 
 

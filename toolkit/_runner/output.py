@@ -292,7 +292,7 @@ class PartialOutput:
     def _complete_prefixes(self) -> Iterator[str]:
         """Yield the ways to complete the text so far to JSON, the longest first."""
         text = strip_fence_start(replace_surrogates(self._text.getvalue()))
-        with suppress(ValueError):  # it is no JSON, or nested deeper than is read, or on Windows than is written
+        with suppress(ValueError):  # not JSON, or nested too deeply to be read, or on Windows to be written
             document = from_json(text, allow_partial="trailing-strings", allow_inf_nan=False)
             if isinstance(document, (dict, list, str)):  # text that is not JSON may begin like a number, true or null
                 beginnings = map(self._decode, _shorten(document, text))

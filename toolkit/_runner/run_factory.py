@@ -65,7 +65,7 @@ logger = logging.getLogger("toolkit")
 MAX_REMEMBERED = 1_000
 # Effects of calls that need approval if the embedded model is the fallback.
 CHANGES = frozenset({"write", "destructive"})
-# Options that a client, or a Model, has itself.
+# Options of the Runner that a client, or a Model, already has.
 _OWN_OPTIONS = {
     "client": ("base_url", "api_key"),
     "model": ("client", "base_url", "api_key", "dialect", "request_options", "api"),
@@ -591,7 +591,7 @@ def _check_model_options(model: str | Model | None, options: Mapping[str, Any]) 
     if value is None:
         return
     for name in _OWN_OPTIONS[owner]:
-        if (given := options.get(name)) and given != DEFAULTS.get(name):  # an empty one is as none
+        if (given := options.get(name)) and given != DEFAULTS.get(name):  # an empty value counts as none
             raise ValueError(f"{owner}= has its own {name}: leave out {name}=, or {owner}=.")
 
 

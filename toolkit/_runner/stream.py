@@ -143,7 +143,7 @@ class RunStream(_Stream[T]):
         self._run.leave()  # a run that was never iterated has no generator to close
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a loop that runs here would close it much later
+        with suppress(Exception):  # a running event loop would close it much later
             self.close()
 
 

@@ -146,7 +146,7 @@ class ToolCaller:
     def make_end(self, call: ToolCall, result: ToolResult, seconds: float = 0.0) -> ToolCallFinished:
         """Make the event of a call that has its result."""
         ran = self.dispatcher.started.get(call.id, call)
-        # A call that started early has the provider's id only now.
+        # A call that started before the response was complete gets the provider's id only now.
         changed = None if ran is call or ran.replace(provider_call_id=call.provider_call_id) == call else ran
         return ToolCallFinished(call, result, seconds, changed, self._find_title(ran), time.time() - seconds)
 

@@ -438,10 +438,10 @@ def _fold(text: str) -> str:
     return _WRAP.sub(" ", text[:end]) + text[end:]
 
 
-# A statement of a doctest, and its prompts.
+# A statement of a doctest, and a prompt of one.
 _STATEMENT = re.compile(r"^ *>>> .*(?:\n *\.\.\. .*)*", re.MULTILINE)
 _PROMPT = re.compile(r"^ *(?:>>>|\.\.\.) ", re.MULTILINE)
-# A decoder of JSON values in a row, and the white space between them.
+# For JSON values in a row: a decoder of one, and the white space between two.
 _DECODER = json.JSONDecoder()
 _GAP = re.compile(r"\s*")
 

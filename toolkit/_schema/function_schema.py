@@ -136,7 +136,7 @@ OPTION = "its default is an option of typer, which only typer replaces by a valu
 OPTION_REMEDY = "Move the option into the annotation, and write the default itself: Annotated[int, typer.Option()] = 1."
 INSTALL_REMEDY = "Install the package, or write another type."
 TYPE_REMEDY = "Correct the annotation: write a type, and constraints that some value meets."
-# A name that is not defined, in the repr of an annotation; in Python 3.14 with its owner.
+# The repr of an undefined name in that of an annotation. Python 3.14 adds the owner of the name.
 _REFERENCE = re.compile(r"ForwardRef\((['\"])(.*?)\1(?:, [^()]*)?\)")
 MAX_SHOWN_TYPE = 200  # characters; a union of models may have thousands
 

@@ -32,8 +32,8 @@ _MARKS = {
     "'": re.compile(r"\\.?|'", re.DOTALL),
 }
 
-# Bits of the longest integer that is written, which has 100,000 digits: ten times as many take a hundred times as long,
-# in which no other thread runs.
+# Bits of the longest integer that is written, which has 100,000 digits. Ten times as many would take a hundred times as
+# long, and meanwhile no other thread runs.
 MAX_BITS = 332_193
 # Characters that Python calls printable, but that are invisible: joiners, fillers, selectors, the blank of Braille.
 _INVISIBLE = re.compile(

@@ -241,7 +241,7 @@ class _Overlay:
         return _Overlay, ()
 
 
-# Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may come in between.
+# Two threads that bind or add at the same time must not lose an entry. Reentrant: a signal handler may interrupt it.
 table_lock = RLock()
 _overlays: ContextVar[Mapping[Bindings, _Overlay]] = ContextVar("overlays", default=MappingProxyType({}))
 

@@ -256,7 +256,7 @@ def _as_list(value: Any) -> list[Any]:
 FINGERPRINT_VERSION = 1
 SUB_AGENT = "the sub-agent "  # how the origin of its tool begins
 MAX_LISTED = 1_000  # characters of the differences in an error
-# Where a call runs is not what it does.
+# Options that say where a call runs, not what it does.
 _PLACES = frozenset({"executor", "isolate"})
 
 

@@ -175,7 +175,7 @@ _OBJECTS = frozenset(
         *("default", "const", "example", "examples", "discriminator"),
     }
 )
-# Keywords by which an object is known as a schema.
+# Keywords that show that an object is a schema.
 _MARKS = ("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf", "properties")
 # Texts that are meant as the type of a parameter where nothing else says that this is a schema.
 _TYPE_NAMES = frozenset({*TYPES, "str", "int", "float", "bool", "list", "dict"})

@@ -236,7 +236,7 @@ def _draw(value: Any) -> Any:
 
     figure = value.figure
     file = BytesIO()
-    # "tight" has labels that are wider than the margins; of a text far outside it would make a picture of gigabytes.
+    # "tight" includes labels that are wider than the margins. With text far outside, the picture would take gigabytes.
     is_near = all(figure.get_tightbbox().size <= 2 * figure.get_size_inches())
     figure.savefig(file, format="png", bbox_inches="tight" if is_near else None)
     return file.getvalue()

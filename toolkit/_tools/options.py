@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 Isolation: TypeAlias = Literal["process"]
 Trust: TypeAlias = Literal["foreign"]
 # Rules about a call: functions of one value or of three. A method in the body of the tool's class has its `self`, too.
-# Of `Callable[..., Any]` type checkers could not say what the parameters of a lambda are.
+# With `Callable[..., Any]`, type checkers could not infer the parameters of a lambda.
 ValueRule: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
 CallRule: TypeAlias = Callable[[Any, Any, Any], Any] | Callable[[Any, Any, Any, Any], Any]
-# Exceptions after which an attempt is repeated; or a function of an exception that decides it.
+# Exceptions after which a call is tried again, or a function of an exception that returns whether it is.
 RetryOn: TypeAlias = tuple[type[BaseException], ...] | ValueRule
 
 

@@ -34,10 +34,10 @@ MAX_NAME = 100
 LONG_INTEGER = "(An integer of more than 100,000 digits, which is too long to write.)"
 # Exceptions of a group that are looked at: more than MAX_ERROR characters can name.
 MAX_LEAVES = 1_000
-# Images and pictures are searched for in so many levels of a value, in dicts and lists of so many items at most.
+# Images and pictures are searched for in this many levels of a value, and in dicts and lists of at most MAX_ITEMS.
 MAX_DEPTH = 2
 MAX_ITEMS = 100
-# The end of an error's text, of whose exceptions the model may not read each message.
+# The end of an error's text if the model may not read the message of each exception.
 _HIDDEN = f"not shown here. {REMEDY}"
 # Types whose values may be, or hold, something that is not sent as text.
 _SPECIAL = frozenset({ToolResult, Image, File, dict, list, tuple})

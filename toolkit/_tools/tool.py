@@ -398,9 +398,9 @@ class Tool(Generic[P, R]):
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "handler"}
         if not isinstance(home, Tool):
             return partial(Tool, handler=self.handler, **values), ()
-        function = cast("FunctionHandler", self._function)  # whose name led to `home`
+        function = cast("FunctionHandler", self._function)  # `home` was found by its name
         carried = None if function is self.handler else cast("DeclaredHandler", self.handler).with_interface(None)
-        return _rebuild_from_home, (home, function.instance, carried, values)  # under its name stands the tool
+        return _rebuild_from_home, (home, function.instance, carried, values)  # the function's name refers to the tool
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Tool):

@@ -138,7 +138,7 @@ def is_multiple(value: float, step: float) -> bool:
 class Workload:
     """Graph of the parts of a schema: an edge leads from each part to the parts that it uses."""
 
-    # Those for the same value, and those for values inside it. Dicts without values are ordered sets.
+    # By part, the parts for the same value and those for values inside it. The inner dicts are ordered sets.
     here: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
     deeper: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
