@@ -282,6 +282,6 @@ def _read_type(schema: Mapping[str, Any]) -> str | list[str]:
         return "any"
     if len(types) == 1:
         return types[0]
-    return list(
-        dict.fromkeys([*types, "integer"] if "number" in types else types)
-    )  # in a list, smolagents tells the two apart
+    if "number" in types:
+        types = [*types, "integer"]  # in a list, smolagents tells the two apart
+    return list(dict.fromkeys(types))
