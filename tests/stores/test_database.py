@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[Database]:
     """A new file."""
-    with Database(path, NUMBERS) as subject:
+    with closing(Database(path, NUMBERS)) as subject:
         yield subject
 
 
@@ -74,7 +74,7 @@ def read_numbers(database: Database) -> list[int]:
 
 def open_and_read(path: Path) -> list[int]:
     """Open the file, and read its numbers."""
-    with Database(path, NUMBERS) as opened:
+    with closing(Database(path, NUMBERS)) as opened:
         return read_numbers(opened)
 
 
@@ -127,7 +127,7 @@ def test_block_in_a_block(database: Database) -> None:
 def test_one_state(database: Database, path: Path) -> None:
     """A reading block sees one state, and does not block writers."""
     add(database, 1)
-    with database.snapshot() as connection, Database(path, NUMBERS) as another:
+    with database.snapshot() as connection, closing(Database(path, NUMBERS)) as another:
         before = connection.execute("SELECT count(*) FROM numbers").fetchone()
         add(another, 2)
         after = connection.execute("SELECT count(*) FROM numbers").fetchone()
@@ -147,7 +147,7 @@ def test_use_after_close(database: Database) -> None:
 def test_other_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A relative path means the same file after the process went elsewhere."""
     monkeypatch.chdir(tmp_path)
-    with Database("numbers.db", NUMBERS) as database:
+    with closing(Database("numbers.db", NUMBERS)) as database:
         monkeypatch.chdir("/")
         database.close()
         add(database, 1)
@@ -275,7 +275,7 @@ def test_exit_while_a_thread_works(path: Path) -> None:
 def test_migration(database: Database, path: Path) -> None:
     """A file of an earlier version is migrated with its data."""
     add(database, 1)
-    with Database(path, LATER) as later, later.snapshot() as connection:
+    with closing(Database(path, LATER)) as later, later.snapshot() as connection:
         rows = connection.execute("SELECT n, sign FROM numbers").fetchall()
 
     assert [(1, 1)] == rows
@@ -358,7 +358,7 @@ def test_no_database(path: Path) -> None:
 def test_held_by_another(database: Database, path: Path) -> None:
     """If another process locks the file for too long, the error advises to try again."""
     add(database, 1)
-    with Database(path, NUMBERS, timeout=0.05) as hasty:
+    with closing(Database(path, NUMBERS, timeout=0.05)) as hasty:
         with database.transaction(), pytest.raises(ToolError) as refused:
             add(hasty, 2)
         add(hasty, 3)
@@ -415,7 +415,7 @@ def test_odd_values(value: object, database: Database) -> None:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A file with some pages of numbers."""
     path = tmp_path_factory.mktemp("sound") / "numbers.db"
-    with Database(path, NUMBERS) as database:
+    with closing(Database(path, NUMBERS)) as database:
         add(database, *range(1500))
     return path.read_bytes()
 

@@ -123,12 +123,6 @@ class Database:
         with self._lock:
             _close_connections(self._connections)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @override
     def __reduce__(self) -> NoReturn:
         name = Path(self.path).name
