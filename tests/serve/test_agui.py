@@ -165,6 +165,13 @@ def test_text_that_came_whole() -> None:
     assert ["A greeting.", "Hi."] == [event["delta"] for event in events if "delta" in event]
 
 
+def test_text_beside_calls_that_comes_whole() -> None:
+    """Text that no delta has brought comes before the calls of its turn."""
+    events = types(encode_turn(finish_turn(CALL, text="Wait.")))
+
+    assert events.index("TEXT_MESSAGE_CONTENT") < events.index("TOOL_CALL_START")
+
+
 def test_text_that_came_in_pieces() -> None:
     """What came in pieces is not sent again."""
     events = encode_turn(TextDelta("H"), TextDelta("i."), finish_turn(text="Hi."), finish("Hi."))
@@ -484,8 +491,10 @@ def test_leaving_ends_the_async_run() -> None:
 def test_leaving_before_the_first() -> None:
     """Events that are closed before the first one leave the runner free for another run."""
     runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
-    agui.encode_events(runner.stream("x")).close()
+    stream = runner.stream("x")
+    agui.encode_events(stream).close()
 
+    assert [] == list(stream)
     assert "Hello." == runner.run("x").output
 
 
@@ -494,7 +503,9 @@ def test_leaving_before_the_first_async() -> None:
     runner = Runner(model=ScriptedModel(["Hello."]), max_runs=1)
 
     async def main() -> str:
-        await agui.encode_events(runner.astream("x")).aclose()
+        stream = runner.astream("x")
+        await agui.encode_events(stream).aclose()
+        assert [] == [event async for event in stream]
         return (await runner.arun("x")).output
 
     assert "Hello." == asyncio.run(main())

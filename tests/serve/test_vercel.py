@@ -197,11 +197,15 @@ def test_answer_that_the_model_has_not_written(hooks: list[object], answer: str)
 def test_leaving_ends_the_run() -> None:
     """Whoever closes the lines ends the run, also before the first one."""
     runner = Runner(model=ScriptedModel(["One two three."]), max_runs=1)
-    vercel.encode_sse(runner.stream("x")).close()
+    unread = runner.stream("x")
+    vercel.encode_sse(unread).close()
+    assert [] == list(unread)
+
     lines = vercel.encode_sse(runner.stream("x"))
     next(lines)
     lines.close()
 
+    assert [] == list(lines)
     assert "One two three." == runner.run("x").output
 
 
@@ -231,9 +235,11 @@ def test_prompt() -> None:
 
 NO_PROMPTS: dict[str, tuple[Any, str]] = {
     "nothing": ([], "messages must be a list of messages"),
+    "a number": (5, "messages must be a list of messages"),
     "a text": ("Hi", "messages must be a list of messages"),
     "of the assistant": ([{"role": "assistant", "parts": []}], "The last message is not from the user"),
-    "of an older SDK": ([{"role": "user", "content": "Hi"}], "The last message has no 'parts', which AI SDK 5"),
+    "of an older SDK": ([{"role": "user", "content": "Hi"}], "The last message has no text or file in 'parts'"),
+    "a part that is none": ([{"role": "user", "parts": ["Hi"]}], "The last message has no text or file in 'parts'"),
     "a file elsewhere": (
         [{"role": "user", "parts": [{"type": "file", "url": "http://10.0.0.1/a.png"}]}],
         "A file must be sent with its message, as a data: URL, not 'http://10",
@@ -282,6 +288,15 @@ def test_rejected_call() -> None:
     outputs = [part for part in vercel.encode_events(resumed) if part["type"].startswith("tool-output")]
     assert {"type": "tool-output-denied", "toolCallId": waiting["toolCallId"]} == outputs[0]
     assert ["Tool execution was rejected by the user."] == [part["errorText"] for part in outputs[1:]]
+
+
+def test_calls_of_a_sub_agent() -> None:
+    """The calls that a sub-agent makes are data, and the run's own calls are parts."""
+    payer = Runner([pay], model=ScriptedModel([call("pay", amount=1), "Paid."]))
+    boss = Runner([payer.as_tool("payer", "Pays.")], model=ScriptedModel([call("payer", query="x"), "Done."]))
+    parts = [*vercel.encode_events(boss.stream("x"))]
+
+    assert ["payer"] == [part["toolName"] for part in parts if part["type"] == "tool-input-available"]
 
 
 @pytest.mark.parametrize("approve", [None, defer], ids=["calls wait", "the sub-agent waits, too"])

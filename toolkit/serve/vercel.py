@@ -19,6 +19,7 @@ from typing_extensions import override
 from toolkit._dialects.base import data_url
 from toolkit._execution.approval import Decision
 from toolkit._messages import File, Image, ToolCall, ToolResult, UserMessage, replace_surrogates
+from toolkit._runner.prompt import make_user_message
 from toolkit.events import (
     ApprovalNeeded,
     Event,
@@ -99,7 +100,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     A client could have changed the messages before it. Keep the conversation in a Session of your own.
 
     Raises:
-        ValueError: The last message is not from the user, has no parts, or has a file that is not a valid data: URL.
+        ValueError: The last message is not from the user, has neither text nor file, or a file is no valid data: URL.
 
     Examples:
         >>> parse_prompt([{"role": "user", "parts": [{"type": "text", "text": "Hi!"}]}]).text
@@ -109,15 +110,10 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
     if last.get("role") != "user":
         raise ValueError(f"The last message is not from the user: {last!r:.200}.")
 
-    parts = _list_parts(last)
+    parts = [part for part in _list_parts(last) if part.get("type") in ("text", "file")]
     if not parts:
-        raise ValueError(f"The last message has no 'parts', which AI SDK 5 and later send: {last!r:.200}.")
-    files = [_parse_file(part) for part in parts if part.get("type") == "file"]
-    return UserMessage(
-        "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "text"),
-        tuple(file for file in files if isinstance(file, Image)),
-        tuple(file for file in files if isinstance(file, File)),
-    )
+        raise ValueError(f"The last message has no text or file in 'parts', as of AI SDK 5 and later: {last!r:.200}.")
+    return make_user_message([*map(_parse_part, parts)])
 
 
 def parse_decisions(messages: Sequence[Mapping[str, Any]]) -> dict[str, Decision]:
@@ -163,7 +159,9 @@ def _list_parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for part in parts if isinstance(part, Mapping)]
 
 
-def _parse_file(part: Mapping[str, Any]) -> Image | File:
+def _parse_part(part: Mapping[str, Any]) -> str | Image | File:
+    if part["type"] == "text":
+        return str(part.get("text", ""))
     head, _, data = str(part.get("url", "")).partition(";base64,")
     if not head.startswith("data:") or not data:
         raise ValueError(f"A file must be sent with its message, as a data: URL, not {part.get('url')!r:.100}.")
