@@ -7,7 +7,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -579,6 +579,28 @@ def test_false_pictures(server: Server, content: bytes) -> None:
     server.answers["/x"] = (200, {"Content-Type": "image/webp"}, content)
 
     assert "200 OK: image/webp, which cannot be shown." == call(make_tool(GET, base_url=server.base_url))
+
+
+def test_reading_ends() -> None:
+    """No more of a response is read than the limit, and the response is closed, also with a client of one's own."""
+
+    class Stream(httpx2.AsyncByteStream):
+        read = 0
+        is_closed = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            while True:
+                self.read += 1
+                yield b"a"
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    stream = Stream()
+    client = make_recorder([], httpx2.Response(200, headers={"Content-Type": "text/plain"}, stream=stream))
+
+    assert "aaaaa\n... (cut after 5 bytes: ask for less)" == call(make_tool(GET, client=client, max_bytes=5))
+    assert (6, True) == (stream.read, stream.is_closed)
 
 
 def test_compressed_answers(server: Server) -> None:

@@ -7,8 +7,8 @@ headers override all others; a model neither sees nor chooses them.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -159,26 +159,19 @@ class Sender:
             ToolError: There is no response.
         """
         try:
-            async with self._open_client(transport) as client:
-                built = client.build_request(**request)
-                response = await client.send(built, stream=True, follow_redirects=False)
-                try:
-                    return await _read_response(label, response, self.max_bytes)
-                finally:
-                    await response.aclose()
+            async with (
+                self._open_client(transport) as client,
+                client.stream(**request, follow_redirects=False) as response,
+            ):
+                return await _read_response(label, response, self.max_bytes)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _translate_error(label, error) from error
 
-    @asynccontextmanager
-    async def _open_client(self, transport: HttpClient) -> AsyncIterator[httpx2.AsyncClient]:
+    def _open_client(self, transport: HttpClient) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
         if self.client is not None:
-            yield self.client
-            return
+            return nullcontext(self.client)
         headers = {"Accept-Encoding": "gzip, deflate"}  # the transport can decode these
-        async with httpx2.AsyncClient(
-            transport=transport, headers=headers, timeout=self.timeout, trust_env=False
-        ) as client:
-            yield client
+        return httpx2.AsyncClient(transport=transport, headers=headers, timeout=self.timeout, trust_env=False)
 
 
 async def _read_response(label: str, response: httpx2.Response, max_bytes: int) -> ToolResult:
