@@ -152,6 +152,16 @@ def test_run(is_async: bool) -> None:
     assert ["These tools can be called now:\n- cook: Cook a soup.", "done"] == [end.result.text for end in result.calls]
 
 
+def test_last_turn() -> None:
+    """The last turn of a run at its limit has no tools, and the hook adds none."""
+    search = ToolSearch([ADD, COOK])
+    model = ScriptedModel([call("find_tools", query="make soup"), "Done."])
+    runner = Runner([ADD, COOK, search], model=model, hooks=[search], max_turns=1)
+
+    assert "Done." == runner.run("go").output
+    assert [["find_tools"], []] == shown(model)
+
+
 def test_call_of_a_hidden_tool() -> None:
     """A tool that was not found cannot be called."""
     search = ToolSearch([ADD, COOK])

@@ -149,14 +149,12 @@ def _check_names(names: Collection[str], tools: Mapping[str, Any]) -> frozenset[
 
 
 def _build_index(rows: Iterable[tuple[str, ...]]) -> sqlite3.Connection:
-    index = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    index = sqlite3.connect(":memory:", check_same_thread=False)
     index.execute(
         "CREATE VIRTUAL TABLE tools USING fts5(id UNINDEXED, name, title, description, parameters, "
         "tokenize='porter unicode61')"
     )
-    index.execute("BEGIN")
     index.executemany("INSERT INTO tools VALUES (?, ?, ?, ?, ?)", rows)
-    index.execute("COMMIT")
     return index
 
 
