@@ -124,6 +124,7 @@ def test_parse_at_once(content: str) -> None:
         ("==", "9.0", [9]),
         ("==", "true", [True]),
         ("==", None, [None]),
+        ("==", "", []),
         ("!=", 10, [9, None, "abc", True, [1], HUGE]),
         (">", 9, ["10"]),
         (">=", "9", ["10", 9]),

@@ -339,16 +339,14 @@ def _compare(compare: Callable[[Any, Any], bool], value: Any, wanted: Any) -> bo
 
 def make_key(value: Any) -> Any:
     """Return a key that equal values share: numbers without leading zeros compare as numbers, the rest as text."""
-    rank, key = make_sort_key(value)
-    if rank == 2:
-        return None
+    _, key = make_sort_key(value)
     return value if isinstance(value, str) and _CODE.match(value) else key
 
 
 def make_sort_key(value: Any) -> tuple[int, Any]:
     """Return a sort key for values of all types: numbers, then texts, then None."""
     if value is None:
-        return 2, ""
+        return 2, None
     number = parse_number(value)
     return (1, write_value(value)) if number is None else (0, number)
 
