@@ -339,7 +339,7 @@ def test_modified(books: Books) -> None:
 def test_stop(books: Books) -> None:
     """If an approver stops the run, no further step of the plan starts."""
     script = [call("execute_plan", steps=[step("burn", title="Emma"), step("lend", title="Dune")])]
-    approve = for_steps(lambda _: Decision.stop("Enough."))
+    approve = for_steps(lambda request: request.tool.name != "burn" or Decision.stop("Enough."))
     result = Runner([plan_of(books)], model=ScriptedModel(script), approve=approve).run("Tidy up.")
 
     assert ("stopped", []) == (result.finish_reason, books.done)

@@ -629,6 +629,11 @@ def test_split_places(text: str, chunks: list[str]) -> None:
     assert chunks == split_chunks(text, 14, 0)
 
 
+def test_whole_text() -> None:
+    """A text that is not longer than a chunk is one."""
+    assert ["cat " * 511 + "mat"] == split_chunks("cat " * 511 + "mat")
+
+
 def test_overlap() -> None:
     """Chunks are of about 2,048 characters, and have about 200 in common with the one before, from a word on."""
     text = " ".join(f"Sentence {number} is about a cat." for number in range(200))

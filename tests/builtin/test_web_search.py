@@ -132,9 +132,12 @@ def test_serper() -> None:
         (http(b"null"), "brave gave an answer that cannot be read."),
         (http(b'{"web": {"results": {"a": 1}}}'), "brave gave an answer that cannot be read."),
         (http(b'{"web": {"results": [1, null, {"title": 1, "url": 2}, {"title": "a"}]}}'), 'No results found for "q".'),
-        (brave_answer({"title": "a", "url": "file:///etc/passwd"}), 'No results found for "q".'),
-        (brave_answer({"title": "a", "url": "http://a.example/ b"}), 'No results found for "q".'),
-        (brave_answer({"title": "a", "url": "http://a.example/" + "a" * 2000}), 'No results found for "q".'),
+        (brave_answer({"title": "a", "url": "file:///etc/passwd", "description": "b"}), 'No results found for "q".'),
+        (brave_answer({"title": "a", "url": "http://a.example/ b", "description": "b"}), 'No results found for "q".'),
+        (
+            brave_answer({"title": "a", "url": "http://a.example/" + "a" * 2000, "description": "b"}),
+            'No results found for "q".',
+        ),
     ],
 )
 def test_engines_that_fail(answer: list[bytes], text: str) -> None:

@@ -429,6 +429,13 @@ def test_redacts_refusals() -> None:
     assert ["Tool execution was denied by authorization policy. Reason: [redacted]"] == texts(result)
 
 
+def test_leaves_the_rest() -> None:
+    """A value without a secret is not changed."""
+    value = Path("pond")
+
+    assert value is given(value, redact([SECRET])).value
+
+
 def test_redacts_before_the_cut() -> None:
     """A secret where a long result is cut leaves no half of itself."""
 
