@@ -332,7 +332,7 @@ def test_spoilt_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra, the error has the command that installs it."""
-    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
 
     with pytest.raises(ImportError, match=r'pip install "function-toolkit\[embeddings\]"'):
         LocalEmbeddings()

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from importlib import metadata
+from importlib.util import find_spec
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -194,11 +194,8 @@ class LocalEmbeddings:
     model = "all-MiniLM-L6-v2-int8"
 
     def __init__(self) -> None:
-        try:
-            for package in ("numpy", "onnxruntime", "tokenizers"):
-                metadata.distribution(package)
-        except metadata.PackageNotFoundError as error:
-            raise ImportError(MISSING) from error
+        if not all(map(find_spec, ("numpy", "onnxruntime", "tokenizers"))):
+            raise ImportError(MISSING)
         self._lock = threading.Lock()
         self._loaded: _MiniLM | None = None
 
