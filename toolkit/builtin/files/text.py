@@ -144,8 +144,6 @@ def _describe_error(error: OSError) -> str:
 
 def escape_name(name: str) -> str:
     """Return a file's name or path on one line, with invisible and non-UTF-8 characters escaped."""
-    if name.isprintable():
-        return name
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in name)
 
 
