@@ -85,6 +85,7 @@ class RemoteSource:
         block: Collection[str] | None,
         optional: bool,
         options: Mapping[str, Any],
+        location: str,
         longest_connect: float = math.inf,
     ) -> None:
         self.name: str = safe_name(check_type("name", name, str))
@@ -95,6 +96,7 @@ class RemoteSource:
         self._block = frozenset(() if block is None else check_texts("block", block))
         self._optional = check_type("optional", optional, bool)
         self._options = options
+        self._location = location  # a sentence with the address, without parts that may be secret
         self._timeout: float = check_type("timeout", options["timeout"], int, float)
         self._connect_timeout = min(self._timeout, longest_connect)
         self._tools: tuple[AnyTool, ...] | None = None
@@ -179,11 +181,6 @@ class RemoteSource:
     def _describe(self, error: BaseException) -> str:
         """Describe an error without parts that may be secret, such as an address."""
         return str(error) if isinstance(error, ToolkitError) else f"{type(error).__name__}{find_reason(error)}."
-
-    @property
-    def _location(self) -> str:
-        """A sentence with the address, for the application, without parts that may be secret."""
-        return ""
 
     async def _try(self, connect: Callable[[], Awaitable[T]]) -> T:
         """Connect, in several tries within the time limit.

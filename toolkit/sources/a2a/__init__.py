@@ -127,6 +127,7 @@ class A2A(RemoteSource):
             block=block,
             optional=optional,
             options={"timeout": TIMEOUT, **options},
+            location=f"Its URL is {self._address.url}.",
             longest_connect=LONGEST_CONNECT,
         )
         self._card: AgentCard | None = None
@@ -196,10 +197,6 @@ class A2A(RemoteSource):
             return f"The A2A agent {self.name!r} refused the call: {escape_hidden(shorten(error.message, MAX_ERROR))}"
         reason = str(error) if isinstance(error, AgentError) else type(cause or error).__name__
         return f"The A2A agent {self.name!r} gave an invalid answer: {reason}."
-
-    @property
-    def _location(self) -> str:
-        return f"Its URL is {self._address.url}."
 
     def _describe(self, error: BaseException) -> str:
         return f"{describe(error)}."

@@ -159,6 +159,7 @@ class MCP(RemoteSource):
             block=block,
             optional=optional,
             options={"timeout": TIMEOUT, **options},
+            location=f"Its URL is {self._address}." if self._address.is_url else "",  # the name of a command is enough
         )
         if not (elicit is None or isinstance(elicit, bool) or callable(elicit)):
             raise DefinitionError(f"elicit={elicit!r:.100} is neither True nor a function of a message and a schema.")
@@ -400,11 +401,6 @@ class MCP(RemoteSource):
             "effect": effect,
         }
         return self._declare(name, spec.input_schema, spec.output_schema or Any, call, declaration)
-
-    @property
-    def _location(self) -> str:
-        """A sentence with the URL, or "" for a command, whose name is enough."""
-        return f"Its URL is {self._address}." if self._address.is_url else ""
 
     def _describe(self, error: BaseException) -> str:
         """Describe an error of a transport: by its message if that has no address, else by its class."""
