@@ -174,9 +174,10 @@ def test_text_beside_calls_that_comes_whole() -> None:
 
 def test_text_that_came_in_pieces() -> None:
     """What came in pieces is not sent again."""
-    events = encode_turn(TextDelta("H"), TextDelta("i."), finish_turn(text="Hi."), finish("Hi."))
+    pieces = ReasoningDelta("Hm."), TextDelta("H"), TextDelta("i.")
+    events = encode_turn(*pieces, finish_turn(text="Hi.", reasoning="Hm."), finish("Hi."))
 
-    assert ["H", "i."] == [event["delta"] for event in events if "delta" in event]
+    assert ["Hm.", "H", "i."] == [event["delta"] for event in events if "delta" in event]
 
 
 def test_thoughts_in_between() -> None:
