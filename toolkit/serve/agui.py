@@ -28,13 +28,11 @@ from toolkit.events import (
     ToolCallFinished,
     event_to_dict,
 )
-from toolkit.serve.streams import AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
+from toolkit.serve.streams import STOPPED, AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
 
 __all__ = ["encode_events", "parse_decisions"]
 
 VERSION = "1.0"  # of the protocol
-# Finish reasons of runs that were ended from outside. A run at a limit has an answer, unless its last turn made calls.
-STOPPED = frozenset({"cancelled", "stopped"})
 # JSON Schema of the answer to an interrupt: the protocol's own pattern for approvals with edits.
 RESPONSE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -213,6 +211,7 @@ class AGUIEncoder(RunEncoder):
     def _make_outcome(self, event: RunFinished) -> WireEvent:
         if event.finish_reason == "paused":
             return {"type": "interrupt", "interrupts": list(map(_encode_interrupt, self._pending.values()))}
+        # A run at a limit has an answer, unless its last turn made calls.
         is_stopped = event.finish_reason in STOPPED or (self._has_calls and event.finish_reason.startswith("max_"))
         return {"type": "cancelled" if is_stopped else "success"}
 

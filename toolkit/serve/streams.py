@@ -47,6 +47,7 @@ logger: logging.Logger = logging.getLogger("toolkit")
 WireEvent: TypeAlias = dict[str, Any]  # an event of the other protocol
 T = TypeVar("T")
 Write: TypeAlias = Callable[[WireEvent], T]
+STOPPED = frozenset({"cancelled", "stopped"})  # finish reasons of runs that were ended from outside
 
 
 class EncodedStream(Iterator[T]):

@@ -34,7 +34,7 @@ from toolkit.events import (
     TurnStarted,
     event_to_dict,
 )
-from toolkit.serve.streams import AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
+from toolkit.serve.streams import STOPPED, AsyncEncodedStream, EncodedStream, RunEncoder, WireEvent, make_encoded_stream
 
 __all__ = ["HEADERS", "encode_events", "encode_sse", "parse_decisions", "parse_prompt"]
 
@@ -54,7 +54,6 @@ FINISH_REASONS: Mapping[str, str] = {
     "paused": "tool-calls",
     "error": "error",
 }
-ABORTED = frozenset({"cancelled", "stopped"})
 
 
 @overload
@@ -252,7 +251,7 @@ class VercelEncoder(RunEncoder):
     @override
     def finish_run(self, event: RunFinished) -> Iterator[WireEvent]:
         self._is_over = True
-        if event.finish_reason in ABORTED:
+        if event.finish_reason in STOPPED:
             yield from self._close_parts()
             yield {"type": "abort"}
             return
