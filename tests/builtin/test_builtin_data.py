@@ -67,8 +67,14 @@ def chosen(op: str, value: Any, records: list[dict[str, Any]] = MIXED) -> Any:
         (' {"a": {"b": [1.5]}}', [{"a": {"b": [1.5]}}], ["a"]),
         ('{"a": 1}\n\n{"b": 2}\n', [{"a": 1}, {"b": 2}], ["a", "b"]),
         ("[]", [], []),
+        ('[\n{"a": 1}\n]', [{"a": 1}], ["a"]),
+        ('{\n"a": 1\n}', [{"a": 1}], ["a"]),
+        ("\n\na,b\n1,2", [{"a": "1", "b": "2"}], ["a", "b"]),
     ],
-    ids=["csv", "semicolons", "names", "lines", "header", "json", "object", "jsonl", "none"],
+    ids=[
+        *("csv", "semicolons", "names", "lines", "header", "json", "object", "jsonl", "none"),
+        *("json in lines", "object in lines", "csv after blank lines"),
+    ],
 )
 def test_parse(content: str, records: list[Any], columns: list[str]) -> None:
     """The format is detected; records and columns are returned."""

@@ -269,6 +269,13 @@ def test_no_rules(rule: str) -> None:
         next_run(rule, 0, "UTC")
 
 
+@pytest.mark.parametrize("rule", [8, None, ["08:00 daily"]], ids=str)
+def test_rules_that_are_no_text(rule: Any) -> None:
+    """What is not a text is refused by a sentence that lists the forms of rules."""
+    with pytest.raises(TypeError, match=r"is not text\. A rule is a time"):
+        next_run(rule, 0, "UTC")
+
+
 @pytest.mark.parametrize("rule", ["daily", "8am daily", "08:00 hourly", "* * * *"])
 def test_forms(rule: str) -> None:
     """The error of an invalid rule lists the forms of rules."""

@@ -22,6 +22,7 @@ import pytest
 
 from tests.ways import arun, astream, run, stream
 from toolkit import (
+    DefinitionError,
     Deny,
     FatalError,
     File,
@@ -1021,6 +1022,17 @@ def raising(error: Exception) -> Callable[..., Any]:
         raise error
 
     return raises
+
+
+async def write_later(record: Any) -> None:
+    """Write nothing."""
+
+
+@pytest.mark.parametrize(("write", "error"), [(write_later, TypeError), (5, DefinitionError)], ids=["async", "number"])
+def test_audit_without_a_writer(write: Any, error: type[Exception]) -> None:
+    """What is neither a plain function nor a path is refused."""
+    with pytest.raises(error, match=r"plain function|^write=5 is not"):
+        audit(write)
 
 
 def test_audit_file_that_cannot_be() -> None:

@@ -427,6 +427,20 @@ def test_stream_that_ends_early(events: list[Any]) -> None:
     assert "7" == result.text
 
 
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [([["die"], ["die"], ENDED], "7"), ([["die"]] * 3, "The connection to the A2A agent 'liar' was lost.")],
+    ids=["twice", "three times"],
+)
+def test_poll_that_is_lost(answers: list[Any], text: str) -> None:
+    """A task is looked at again if a connection is lost, three times at most in a row."""
+    left = iter(answers)
+    result = lie({"SendMessage": {"task": TASK}, "GetTask": lambda _: next(left)})
+
+    assert f"{result.text}".startswith(text)
+    assert [] == [*left]
+
+
 def test_agent_that_dies() -> None:
     """A call whose agent dies is an error that says that nobody knows whether it was executed."""
     result = lie({"SendStreamingMessage": ["die"]}, capabilities={"streaming": True})

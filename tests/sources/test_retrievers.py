@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import DefinitionError, Halt, Runner, Toolbox, tool
+from toolkit import DefinitionError, Halt, Image, Runner, Toolbox, tool
 from toolkit.builtin import Memories
 from toolkit.models import SystemMessage, UserMessage
 from toolkit.sources.retrievers import Prefetch, retriever_tool
@@ -265,6 +265,15 @@ def test_search_that_fails(is_async: bool, caplog: pytest.LogCaptureFixture) -> 
 
     assert ("Yes.", 2) == (result.output, len(model.requests[0].messages))
     assert "the prompt is sent without it" in caplog.text
+
+
+def test_nothing_to_search_for() -> None:
+    """A prompt without text is not searched for."""
+    asked: list[str] = []
+    runner = Runner(model=ScriptedModel(["A pond."]), hooks=[Prefetch(asked.append)])
+
+    assert "A pond." == runner.run([Image(b"1", "image/png")]).output
+    assert [] == asked
 
 
 def test_search_that_ends_the_run() -> None:
