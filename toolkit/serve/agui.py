@@ -86,8 +86,7 @@ def parse_decisions(resume: Iterable[Mapping[str, Any]]) -> dict[str, Decision]:
         True
     """
     decisions: dict[str, Decision] = {}
-    is_list = isinstance(resume, Iterable) and not isinstance(resume, (str, Mapping))
-    entries: Iterable[Any] = resume if is_list else [None]
+    entries: Iterable[Any] = resume if isinstance(resume, Iterable) else [None]
     for entry in entries:
         interrupt = entry.get("interruptId") if isinstance(entry, Mapping) else None
         if not isinstance(interrupt, str) or not interrupt or interrupt in decisions:
