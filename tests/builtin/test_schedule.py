@@ -293,8 +293,8 @@ def test_update(box: Toolbox, store: SQLiteSchedule, change: dict[str, Any], tex
     create(box, recurrence="weekly", day="friday")
 
     assert text == call_tool(box, "schedule_update", description_query="MAIL", **change)
-    assert [(schedule, next_run(schedule, NOW, "Asia/Jakarta"))] == [
-        (document.schedule, document.next_run) for document in store.actions()
+    assert [(schedule, next_run(schedule, NOW, "Asia/Jakarta"), change.get("enabled", True))] == [
+        (document.schedule, document.next_run, document.enabled) for document in store.actions()
     ]
 
 
