@@ -407,7 +407,6 @@ class ToolResult(NamedTuple):
             data = json.loads(text)
             values = {name: _READERS[name](value) if name in _READERS else value for name, value in data.items()}
             _require_texts({name: data[name] for name in ("text", "error", "kind") if name in data})
-            _require_texts({f"repairs[{place}]": text for place, text in enumerate(values.get("repairs", ()))})
             return cls(**values)
         except (TypeError, AttributeError, ValueError, RecursionError) as error:
             raise ValueError(f"This is not a tool's result: {error}") from error
@@ -628,7 +627,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "images": lambda images: tuple(_read_attachment(Image, *each) for each in enumerate(images)),
     "files": lambda files: tuple(_read_attachment(File, *each) for each in enumerate(files)),
     "items": lambda items: tuple(dict(item) for item in items),
-    "repairs": tuple,
+    "repairs": lambda texts: _read_texts("repairs", texts),
     "foreign": lambda names: _read_texts("foreign", names),
 }
 _PLAIN_TYPES: Mapping[str, Any] = {"str": str, "bool": bool, "int": int, "float": (int, float)}
