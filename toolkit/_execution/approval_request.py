@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit._context import ToolContext, discard
 from toolkit._messages import ToolCall
 from toolkit._options import explain_missing
-from toolkit._schema.json_schema import as_mapping, is_secret, resolve_reference
+from toolkit._schema.json_schema import as_list, as_mapping, is_secret, resolve_reference
 from toolkit._schema.json_text import escape_confusable, load_json, make_digest, to_json_text
 from toolkit._tools.handlers import Handler
 from toolkit._tools.tool import Tool, find_instance, name_function
@@ -238,8 +238,7 @@ def _list_members(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any
 def _may_fit(written: Any, schema: Mapping[str, Any]) -> bool:
     """Return whether a value has the type of a schema, its required keys, and its constants."""
     kind = _TYPES.get(type(written))
-    types = schema.get("type", kind)
-    if kind not in (types if isinstance(types, list) else [types]):
+    if kind not in as_list(schema.get("type", kind)):
         return False
     if not isinstance(written, dict):
         return True

@@ -121,6 +121,11 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def as_list(value: Any) -> list[Any]:
+    """Return a list unchanged, and anything else as the only item of one: `type` may be a name or a list of names."""
+    return value if isinstance(value, list) else [value]
+
+
 def is_secret(schema: Schema) -> bool:
     """Return whether a schema is that of a secret: `writeOnly` or `format: password`. Pydantic's secrets have both."""
     return schema.get("writeOnly") is True or schema.get("format") == "password"
@@ -185,8 +190,7 @@ _NULLS: Mapping[str, Any] = {"anyOf": {"type": "null"}, "oneOf": {"type": "null"
 
 def add_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema that allows null too."""
-    kind = schema.get("type", [])
-    kinds = kind if isinstance(kind, list) else [kind]
+    kinds = as_list(schema.get("type", []))
     if "null" in kinds:
         return schema
     if kinds and schema.keys().isdisjoint({"enum", "const"}) and {"object", "array"}.isdisjoint(kinds):
@@ -214,6 +218,5 @@ def without_null(schema: Schema) -> Schema | None:
 
 
 def _remove_null(null: Any, values: Any) -> Any:
-    listed = values if isinstance(values, list) else [values]
-    rest = [value for value in listed if value != null]
+    rest = [value for value in as_list(values) if value != null]
     return rest[0] if len(rest) == 1 and null == "null" else rest

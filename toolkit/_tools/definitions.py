@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit._schema.error_messages import shorten
+from toolkit._schema.json_schema import as_list
 from toolkit._schema.json_text import escape_confusable, make_digest
 from toolkit._tools.options import ToolSettings
 from toolkit._tools.tool import Tool, find_instance, name_function
@@ -168,7 +169,7 @@ def _compare_keyword(path: str, keyword: str, old: Mapping[str, Any], new: Mappi
             change = "required now (narrowed)" if name in required else "optional now (widened)"
             yield f"{path}.{name} is {change}"
     elif keyword == "type" and before and now:
-        yield from _compare_choices(f"{path}.type", _as_list(before), _as_list(now), _WIDER_TYPES)
+        yield from _compare_choices(f"{path}.type", as_list(before), as_list(now), _WIDER_TYPES)
     elif keyword in ("anyOf", "enum") and before and now:
         yield from _compare_choices(f"{path}.{keyword}", before, now, {})
     else:
@@ -247,10 +248,6 @@ def _describe_change(path: str, old: Any, new: Any, meaning: str) -> str:
     if new is None:
         return f"{path} is gone: {before} ({meaning})"
     return f"{path} was {before}, is {now} ({meaning})"
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 FINGERPRINT_VERSION = 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolkit._schema.json_schema import TYPES, as_mapping, list_allowed_values, resolve_reference, to_hashable
+from toolkit._schema.json_schema import TYPES, as_list, as_mapping, list_allowed_values, resolve_reference, to_hashable
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ class _Matcher:
 
     def _fits(self, schema: Schema, document: Any) -> bool:
         kind = schema.get("type")
-        if kind is not None and not any(is_type(document, name) for name in _as_list(kind)):
+        if kind is not None and not any(is_type(document, name) for name in as_list(kind)):
             return False
 
         choices = schema.get("anyOf") or schema.get("oneOf")
@@ -87,12 +87,8 @@ class _Matcher:
 
 
 def _list_types(schema: Schema) -> set[str]:
-    named = set(_as_list(schema.get("type", list(TYPES))))
+    named = set(as_list(schema.get("type", list(TYPES))))
     return named | ({"integer"} if "number" in named else set())
-
-
-def _as_list(kind: Any) -> list[str]:
-    return kind if isinstance(kind, list) else [kind]
 
 
 def _have_disjoint_types(one: Schema, other: Schema, _root: Any, _depth: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolkit._dialects.strict.decoders import Decoder, ObjectDecoder, SentProperty, decode_with, ends_in_key
 from toolkit._dialects.strict.rules import ANNOTATIONS, Part, Rules, describe_keyword, value_kind
-from toolkit._schema.json_schema import TYPES, as_mapping, map_schemas
+from toolkit._schema.json_schema import TYPES, as_list, as_mapping, map_schemas
 
 # The note of a property that is sent under another name.
 NAME_NOTE = "sent as {!r}: the provider does not take the name"
@@ -75,7 +75,8 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
     if rules.needs_types and node and node.keys() <= ANNOTATIONS:
         notes[Note("", "a schema of any value lists all types")] = None
         node = {"type": sorted(TYPES.keys() - {"integer"}), **node}
-    if rules.needs_types and _may_be_list(node) and node.keys().isdisjoint(("items", "prefixItems")):
+    is_list = "array" in as_list(node.get("type"))
+    if rules.needs_types and is_list and node.keys().isdisjoint(("items", "prefixItems")):
         node = {**node, "items": {}}
     if rules.changed.isdisjoint(node):
         return node
@@ -91,8 +92,3 @@ def _drop_keywords(node: dict[str, Any], rules: Rules, notes: dict[Note, None]) 
             texts.append(describe_keyword(keyword, value))
 
     return Part(sent).add_description(*texts).schema
-
-
-def _may_be_list(node: Mapping[str, Any]) -> bool:
-    types = node.get("type")
-    return "array" in (types if isinstance(types, list) else [types])

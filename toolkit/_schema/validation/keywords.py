@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import PydanticCustomError, PydanticKnownError, ValidationError
 
-from toolkit._schema.json_schema import MAX_KEYS, to_hashable
+from toolkit._schema.json_schema import MAX_KEYS, as_list, to_hashable
 from toolkit._schema.validation.checks import (
     BOUNDS,
     Alternatives,
@@ -482,9 +482,8 @@ def _write_alternatives(writer: KeywordWriter, choices: list[Any], place: str, *
 
 def _may_have_parts(schema: Any) -> bool:
     """Return whether values may be objects or arrays: a union prefers objects with more known keys to exact matches."""
-    types = schema.get("type", "object") if isinstance(schema, dict) else "object"
-    listed = types if isinstance(types, list) else [types]
-    return "object" in listed or "array" in listed
+    types = as_list(schema.get("type", "object")) if isinstance(schema, dict) else ["object"]
+    return "object" in types or "array" in types
 
 
 def _name_alternative(schema: Any, number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolkit._schema.json_schema import TYPES, is_json_number
+from toolkit._schema.json_schema import TYPES, as_list, is_json_number
 from toolkit._schema.validation.pointers import join_pointer, refuse
 
 # Keywords whose schemas apply to the same value.
@@ -23,7 +23,7 @@ def _is_names(value: Any) -> bool:
 
 
 def _is_types(value: Any) -> bool:
-    names = value if isinstance(value, list) else [value]
+    names = as_list(value)
     return bool(names) and _is_names(names) and all(name in TYPES for name in names)
 
 
