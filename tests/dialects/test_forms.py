@@ -43,6 +43,7 @@ def pairs_of(value: dict[str, Any], description: str = "Each key once, with its 
 ANY = {"type": "string", "description": "JSON text of any value."}
 # In strict mode an object with any keys is an array, too.
 ALIKE = {"anyOf": [{"type": "array", "items": INTEGER}, {"type": "object", "additionalProperties": INTEGER}]}
+NULLS = {"type": "array", "items": {"type": "null"}}
 MARK = root("omit", omit={"type": "boolean", "enum": [True]})
 
 # A construct; how strict mode shows it; a document, and the same one as it is shown.
@@ -56,6 +57,9 @@ CONSTRUCTS: dict[str, tuple[Any, Any, Any, Any]] = {
     "const": ({"const": "a"}, {"type": "string", "const": "a"}, "a", "a"),
     "anything": ({}, ANY, [1, None], "[1, null]"),
     "true": (True, ANY, "text", '"text"'),
+    "object without a type": ({"properties": {"a": TEXT}, "required": ["a"]}, root("a", a=TEXT), {"a": ""}, {"a": ""}),
+    "array without a type": ({"items": TEXT}, {"type": "array", "items": TEXT}, ["a"], ["a"]),
+    "array of nulls": (NULLS, NULLS, [None], [None]),
     "open object": (
         {"type": "object", "additionalProperties": INTEGER},
         pairs_of(INTEGER),
@@ -194,6 +198,7 @@ UNREAD = {
     "a pair with more": (CONSTRUCTS["open object"][0], [{"key": "a", "value": 1, "note": ""}]),
     "a tuple with a gap": (CONSTRUCTS["tuple"][0], {"item_2": "a"}),
     "a tuple with more": (CONSTRUCTS["tuple"][0], {"item_1": 1, "item_2": "a", "item_3": 2}),
+    "a tail that is a text": (CONSTRUCTS["tuple with a tail"][0], {"item_1": 1, "more": "ab"}),
     "no JSON": ({}, "half {"),
     "a number that JSON has not": ({}, "NaN"),
     "half a character": ({}, "\ud800"),

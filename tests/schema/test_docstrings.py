@@ -599,6 +599,7 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
     "google, JSON": ('Example:\n    {\n      "a": 1\n    }', [{"a": 1}]),
     "google, two colons": ("Example::\n\n    >>> get(1)", ONE),
     "google, two sections": ("Example:\n    >>> get(1)\n\nExample:\n    >>> get(2)", [{"x": 1}, {"x": 2}]),
+    "google, no call": ("Example:\n    >>> get(x)\n\n    >>> get(1, 2)\n\n    >>> get(\n\n    >>> get(1)", ONE),
     "google, empty": ("Example:\n", None),
     "numpy": ("Examples\n--------\nOne:\n\n>>> get(1)\n1", ONE),
     "rest": (":Example:\n\n    >>> get(1)", ONE),

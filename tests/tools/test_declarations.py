@@ -64,7 +64,7 @@ class Mail(BaseModel):
         return copies
 
 
-@dataclass
+@dataclass(slots=True)
 class Trip:
     start: date
     stops: list[str] = field(default_factory=list)
