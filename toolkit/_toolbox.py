@@ -11,7 +11,7 @@ from inspect import Parameter
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args, overload
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json, to_json
 from typing_extensions import Self
 
 from toolkit._concurrency.async_backend import AsyncBackend
@@ -724,6 +724,6 @@ def _render(dialect: Dialect, tool: AnyTool) -> dict[str, Any]:
     """Render a tool as plain data that shares nothing with it."""
     try:
         copy: dict[str, Any] = from_json(to_json(dialect.render_tool(tool._spec)))
-    except (PydanticSerializationError, ValueError) as error:  # a schema whose references are replaced may be deep
+    except ValueError as error:  # a schema whose references are replaced may be deep
         raise DefinitionError(f"{tool.origin}: its schema cannot be sent in this dialect: {error}") from None
     return copy

@@ -10,7 +10,7 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json, to_json
 
 from toolkit._messages import IMPORTS, INSTANCE, MODULE, OUTPUT, OUTPUT_PATH, REASONING
 from toolkit._schema.error_messages import suggest
@@ -199,7 +199,7 @@ def parse_path(text: str) -> Path:
 def _dump_value(path: str, value: Any) -> bytes:
     try:
         return to_json(value, inf_nan_mode="strings")
-    except (PydanticSerializationError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path!r} was not stored: it cannot be written as JSON: {error}") from error
 
 
@@ -379,7 +379,7 @@ def _parse_paths(value: Any, names: Any) -> tuple[str, ...]:
     try:
         if isinstance(names, (list, tuple)) and all(parse_path(name) for name in names):
             return tuple(names)
-    except (ValueError, AttributeError):
+    except ValueError:
         pass
     raise DefinitionError(
         f'{IMPORTS} is {value!r}. It is a list of shared values, {{"const": ["city"]}}; or, where the model asks for '
