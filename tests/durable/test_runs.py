@@ -968,6 +968,28 @@ def test_a_worker_that_is_shut_down(durable: Durable, caplog: pytest.LogCaptureF
     assert "Completing activity as failed" not in caplog.text
 
 
+def test_workers_with_other_heartbeats(durable: Durable) -> None:
+    """A worker whose own heartbeats may be rarer keeps to those of the run, and counts as alive."""
+
+    @tool(effect="write")
+    async def work() -> str:
+        """Work for longer than a heartbeat may take."""
+        await asyncio.sleep(2.5)
+        return "worked"
+
+    runner = Runner([work], model=ScriptedModel([call("work"), "Done."]), approve=defer)
+
+    async def go() -> Any:
+        async with await durable.worker(runner, heartbeat=1.0):
+            run = await (await durable.runs(runner)).start("Work.")
+            status = await until(run.status, lambda status: status.pending)
+        async with await durable.worker(runner, heartbeat=30.0):
+            await run.approve(status.pending[0].call.id)
+            return await run.result()
+
+    assert "worked" == asyncio.run(go()).calls[0].result.text
+
+
 @pytest.mark.slow
 def test_no_worker(durable: Durable) -> None:
     """Without a worker a run waits, and its status is an error that says so; so is an unknown namespace."""

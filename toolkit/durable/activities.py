@@ -358,7 +358,8 @@ class Activities:
     async def _beating(self, shown: _Shown | None = None) -> AsyncIterator[None]:
         """Send heartbeats: often enough that the worker counts as alive, and also when text has arrived."""
         loop = asyncio.get_running_loop()
-        pause = min(self.heartbeat, wire.OPEN_HEARTBEAT) / 3
+        limit = activity.info().heartbeat_timeout  # that of the run, not of this worker
+        pause = limit.total_seconds() / 3  # type: ignore[union-attr]  # each step has a limit
         interval = min(STREAM_SECONDS, pause) if shown else pause
         due = loop.time() + pause
         sent = ""

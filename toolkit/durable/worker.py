@@ -165,7 +165,7 @@ class Worker:
         settings = {
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=min(STICKY_SECONDS, heartbeat)),
             "graceful_shutdown_timeout": timedelta(seconds=GRACE),
-            "max_heartbeat_throttle_interval": timedelta(seconds=STREAM_SECONDS if streams else heartbeat / 2),
+            "max_heartbeat_throttle_interval": timedelta(seconds=STREAM_SECONDS),
             **options,
             "workflow_runner": _TaskRunner(options.get("workflow_runner", SANDBOX)),
         }
