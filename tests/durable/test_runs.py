@@ -495,6 +495,23 @@ def test_messages_that_come_too_late(durable: Durable, tmp_path: Path) -> None:
     assert ("Done.", ["Wait.", "And?"]) == (result.output, [message.text for message in result.unread])
 
 
+def test_a_decision_that_is_not_awaited(durable: Durable) -> None:
+    """While no worker takes a decision, who waits for it may stop, and send it again."""
+    runner = Runner([pay], model=ScriptedModel([call("pay", amount=1), "Done."]), approve=defer)
+
+    async def go() -> Any:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Pay.")
+            status = await until(run.status, lambda status: status.pending)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(run.approve(status.pending[0].call.id), 0.5)
+        async with await durable.worker(runner):
+            await run.approve(status.pending[0].call.id)
+            return await run.result()
+
+    assert "paid 1" == asyncio.run(go()).calls[0].result.text
+
+
 @pytest.mark.slow
 def test_decisions_at_once(durable: Durable) -> None:
     """More decisions at the same time than the server takes are all taken."""

@@ -23,6 +23,7 @@ from temporalio.client import (
     WorkflowFailureError,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, WorkflowAlreadyStartedError
@@ -382,6 +383,12 @@ class DurableRun:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):
                     return await DurableRun(self._client, child).approve(call_id, decision)
             raise _make_error(failure.cause) from None
+
+    async def _decide(self, decided: wire.DecidedCall) -> None:
+        try:
+            await self._handle.execute_update(wire.DECIDE, decided)
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # it hides the error, or the own cancellation
+            raise error.__cause__ or error from None
 
     async def steer(self, message: str) -> None:
         """Add a message that the model reads before its next response. Batches of calls not yet started are skipped.
