@@ -112,6 +112,7 @@ FAILURES: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "model": (ModelError("No such model.", 404), {}, ModelError, "No such model"),
     "limit": ([call("add", a=1, b=1)], {"limits": Limits(max_turns=1, on_limit="raise")}, LimitError, "max_turns"),
     "fatal": ([call("explode")], {}, FatalError, "Broken for good"),
+    "half a character": (ModelError("Cut \ud83d off.", 404), {}, ModelError, "Cut \ufffd off"),
     "hook": (ValueError("bad"), {}, RunError, "ValueError was raised; the worker's log has it"),
 }
 

@@ -25,7 +25,7 @@ from toolkit._execution.approval import Decision
 from toolkit._execution.attempts import LONGEST_PAUSE
 from toolkit._execution.dispatcher import Dispatcher
 from toolkit._execution.parallel import Batched
-from toolkit._messages import ToolCall, message_from_dict, message_to_dict, refuse_call
+from toolkit._messages import ToolCall, message_from_dict, message_to_dict, refuse_call, replace_surrogates
 from toolkit._runner.hooks import notify
 from toolkit._runner.options import Prompt, RunRequest
 from toolkit._runner.output import build_output
@@ -415,7 +415,7 @@ def _translate_errors() -> Iterator[None]:
             isinstance(error, ModelError) and (error.status is None or error.status in TRANSIENT or error.status >= 500)
         )
         if isinstance(error, ToolkitError):
-            text = str(error)
+            text = replace_surrogates(str(error))  # the SDK sends UTF-8
         else:  # messages of the application's own exceptions must not be in the server's history
             logger.exception("A step of a durable run failed.")
             text = f"{type(error).__name__} was raised; the worker's log has it."
