@@ -682,8 +682,9 @@ def test_ids(durable: Durable) -> None:
                 await runs.attach("no-such-run")
             with pytest.raises(RunNotFoundError):
                 await DurableRun(await durable.connect(), "no-such-run").steer("x")
-            with pytest.raises(ValueError, match="nothing to answer"):
-                await runs.start("")
+            for messages in ([], [{"role": "assistant", "content": "Hi."}]):
+                with pytest.raises(ValueError, match="nothing to answer"):
+                    await runs.start(messages=messages)
             attached = await runs.attach(first.id)
             return await first.result(), await attached.result()
 

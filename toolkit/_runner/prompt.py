@@ -19,7 +19,7 @@ UserInput: TypeAlias = str | UserMessage | Path | Image | File | Sequence[Any]
 MAX_MEDIA = 20 * 2**20
 # Bytes of a file of text: some 250,000 tokens.
 MAX_TEXT = 2**20
-NOTHING_TO_ANSWER = "There is nothing to answer: pass a prompt, or messages."
+NOTHING_TO_ANSWER = "There is nothing to answer: pass a prompt, or messages whose last one is not the model's own."
 
 
 def make_user_message(given: UserInput) -> UserMessage:

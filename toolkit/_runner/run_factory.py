@@ -385,12 +385,8 @@ class _RunBuilder:
         messages = read_history(history) if history else []
         if prompt is not None:
             messages.append(UserMessage(prompt) if isinstance(prompt, str) else make_user_message(prompt))
-        if not messages:
+        if not messages or isinstance(messages[-1], ModelResponse):
             raise ValueError(NOTHING_TO_ANSWER)
-        if isinstance(messages[-1], ModelResponse):
-            raise ValueError(  # noqa: TRY004  it is the right type in the wrong place
-                "There is nothing to answer: the last message is the model's own. Pass a prompt, too."
-            )
         if not instructions or any(isinstance(message, SystemMessage) for message in messages):
             return messages
         return [SystemMessage(instructions), *messages]

@@ -31,7 +31,6 @@ from temporalio.service import RPCStatusCode
 
 from toolkit import errors
 from toolkit._concurrency.threads import wait_at_exit
-from toolkit._dialects.chat import parse_history
 from toolkit._dialects.tool_choice import check_tool_choice
 from toolkit._execution.approval import Verdict, make_decision
 from toolkit._execution.undo import Undo
@@ -48,6 +47,7 @@ from toolkit._messages import (
     write_output,
 )
 from toolkit._options import is_whole
+from toolkit._runner.history import read_history
 from toolkit._runner.output import read_answer, write_schema
 from toolkit._runner.prompt import NOTHING_TO_ANSWER
 from toolkit._runner.result import RunResult, restore_result
@@ -183,8 +183,8 @@ class DurableRunner:
             RunError: The server refuses the run, such as one of more than 2 MB.
             RunUnreachableError: The server does not answer.
             TypeError: There are `messages` and a `session`, or the prompt is not text.
-            ValueError: There is neither a prompt nor a message, `session` or `run_id` is empty or not text, or
-                `allowed_tools` has a name that no tool of the runner has.
+            ValueError: There is nothing to answer, `session` or `run_id` is empty or not text, or `allowed_tools` has a
+                name that no tool of the runner has.
         """
         _check_text(prompt)
         if run_id is not None:
@@ -195,15 +195,15 @@ class DurableRunner:
             names = self._runner.toolbox.snapshot() if self._runner else allowed_tools
             _, allowed_tools = check_tool_choice(None, allowed_tools, names)
         workflow_id = run_id or uuid.uuid4().hex
-        history = [message_to_dict(message) for message in parse_history(messages)]
-        if session and history:
+        earlier = read_history(messages)
+        if session and earlier:
             raise TypeError("messages= and session= are both the conversation so far: give one of them.")
-        if not prompt and not history:
+        if not prompt and (not earlier or isinstance(earlier[-1], ModelResponse)):
             raise ValueError(NOTHING_TO_ANSWER)
 
         question = wire.Question(
             prompt=prompt,
-            messages=history,
+            messages=[message_to_dict(message) for message in earlier],
             fingerprint=self._runner.fingerprint().to_json() if self._runner else "",
             allowed_tools=allowed_tools,
             session=session or "",
@@ -377,7 +377,7 @@ class DurableRun:
         try:
             async with self._deciding:
                 with _translate_errors(self.id):
-                    await self._handle.execute_update(wire.DECIDE, wire.DecidedCall(call_id=call_id, decision=data))
+                    await self._decide(wire.DecidedCall(call_id=call_id, decision=data))
         except WorkflowUpdateFailedError as failure:
             for child in (await self._query(wire.STATUS))["children"]:
                 with suppress(ApprovalError, RunEndedError, RunNotFoundError):
