@@ -773,6 +773,23 @@ def test_another_sub_agent(durable: Durable) -> None:
     assert "tool subagent_child/write is only there" in asyncio.run(go()).note
 
 
+def test_a_sub_agent_without_a_worker(durable: Durable) -> None:
+    """While no worker takes the next step of a sub-agent, the status of the run above says why."""
+    box = Toolbox([pay])
+    child = Runner(box, model=ScriptedModel([call("pay", amount=1)]), name="child", approve=defer)
+    runner = Runner([child], model=ScriptedModel([call("subagent_child", query="Pay.")]))
+
+    async def go() -> RunStatus:
+        async with await durable.worker(runner):
+            run = await (await durable.runs(runner)).start("Pay.")
+            status = await until(run.status, lambda status: status.pending)
+            box.add(write)
+            await run.approve(status.pending[0].call.id)
+            return await until(run.status, lambda status: status.note)
+
+    assert "tool subagent_child/write is only there" in asyncio.run(go()).note
+
+
 def test_a_worker_with_other_tools_leaves_a_run_alone(durable: Durable, caplog: pytest.LogCaptureFixture) -> None:
     """A run that has begun waits for a worker with its own tools; its status and the log say so."""
     script: list[Any] = [[call("pay", amount=1)], "Done."]

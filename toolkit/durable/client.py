@@ -116,7 +116,8 @@ class RunStatus:
         pending: The calls that wait for approval, those of sub-agents included.
         usage: Tokens and requests so far.
         finish_reason: Why the run ended, `error` if `result` raises; empty while it runs.
-        note: Why no worker takes the next step, if that is known, or why the run failed; else empty.
+        note: Why no worker takes the next step, if that is known, also that of a sub-agent; or why the run failed; else
+            empty.
         run_id: Id of the run in the ledger and in the result's state, for `Runner.undo`. It differs from `run_id=` of
             `DurableRunner.start`, unless that is 32 hexadecimal digits in lower case.
     """
@@ -314,7 +315,9 @@ class DurableRun:
         pending = [load_pending(each) for each in data["pending"]]
         for child in data.pop("children"):
             with suppress(RunNotFoundError):  # it is being started
-                pending += (await DurableRun(self._client, child).status()).pending
+                below = await DurableRun(self._client, child).status()
+                pending += below.pending
+                data["note"] = data["note"] or below.note
         return RunStatus(**{**data, "pending": tuple(pending), "usage": Usage(**data["usage"])})
 
     async def events(self, offset: int = 0) -> AsyncIterator[Event]:
