@@ -164,14 +164,10 @@ def test_worker_dies_in_a_call(workers: Workers) -> None:
         run = await (await workers.durable.runs()).start("Go.")
         first = workers.start(mode="die")
         await asyncio.to_thread(first.wait, 30)
-        start = time.monotonic()
         workers.start()
-        result = await asyncio.wait_for(run.result(), 60)
-        assert time.monotonic() - start < 20
-        return result
+        return await asyncio.wait_for(run.result(), 60)
 
-    result = asyncio.run(go())
-    (unknown,) = check(result, workers.home)
+    (unknown,) = check(asyncio.run(go()), workers.home)
 
     assert TURNS == len((workers.home / "booked").read_text().split())
     assert unknown.text.startswith("This call was started before and may have taken effect")
