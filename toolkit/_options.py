@@ -280,7 +280,8 @@ def _list_frames(first: TracebackType | None) -> list[TracebackType]:
 def _join_frames(frames: list[TracebackType]) -> TracebackType | None:
     joined: TracebackType | None = None
     for frame in reversed(frames):
-        joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        line = frame.tb_lineno or -1  # generated code may have no line numbers: -1 stands for that
+        joined = TracebackType(joined, frame.tb_frame, frame.tb_lasti, line)
     return joined
 
 

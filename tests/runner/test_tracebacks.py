@@ -281,6 +281,22 @@ def test_frozen_exception() -> None:
     assert "refuse" == traceback.extract_tb(caught.value.__traceback__)[-1].name
 
 
+def test_code_without_line_numbers() -> None:
+    """An exception leaves as it is if a frame has no line number: Ctrl-C may come before the first line of one."""
+
+    def refuse(_: object) -> str:
+        raise ValueError("no")
+
+    refuse.__code__ = refuse.__code__.replace(co_linetable=b"")
+    raised: Exception | None = None
+    try:
+        Runner(model=ScriptedModel(refuse)).run("x")
+    except Exception as error:  # pytest cannot show it
+        raised = error.with_traceback(None)
+
+    assert "ValueError('no')" == repr(raised)
+
+
 def test_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """The log shows where the application's function, gate, hook or middleware raised, without the package's frames."""
 
