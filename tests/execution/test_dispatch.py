@@ -354,17 +354,20 @@ def test_middleware_fails(backend: BackendName, caplog: pytest.LogCaptureFixture
 @BACKENDS
 @pytest.mark.parametrize("answer", [None, "text", {}], ids=repr)
 def test_middleware_forgets(backend: BackendName, answer: Any) -> None:
-    """A middleware that returns no result makes an error, and the log says why."""
+    """A middleware that returns no result makes an error, and the log names it, not the middleware around it."""
 
     async def forgetful(call: ToolCall, line: Any) -> ToolResult:
         await line(call)
         return answer  # type: ignore[no-any-return]
 
-    result = execute_call(Account().pay, backend, middleware=(forgetful,))
+    async def outer(call: ToolCall, line: Any) -> ToolResult:
+        return (await line(call)).replace(details="seen")  # type: ignore[no-any-return]
+
+    result = execute_call(Account().pay, backend, middleware=(outer, forgetful))
 
     assert "pay has run, but its result was lost." == result.text
-    expected = f"a middleware must return a ToolResult, not {answer!r}; does it return what `call_next` gave it?"
-    assert expected == str(result.exception)
+    expected = f"{forgetful!r} must return a ToolResult, not {answer!r}; does it return what `call_next` gave it?"
+    assert f"the middleware {expected}" == str(result.exception)
 
 
 @BACKENDS

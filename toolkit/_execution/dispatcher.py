@@ -137,7 +137,7 @@ class Dispatcher:
                 handler: CallHandler = pipeline.execute
                 for wrapper in reversed(self.middleware):
                     handler = _wrap(wrapper, Next(handler, context, self.tools, backend))
-                result = _check_result(await handler(call))
+                result = await handler(call)
                 result = accept(result if pipeline.result is None else follow_error(result, pipeline.result))
                 if not result.is_error:  # a middleware may have returned an earlier result of the tool
                     self.add_foreign(call.name)
@@ -339,7 +339,13 @@ def _wrap(wrapper: Middleware, call_next: Next) -> CallHandler:
             answer = wrapper(call, call_next)
             if not inspect.isawaitable(answer):
                 raise TypeError(f"the middleware {wrapper!r} is not async: write it with async def.")
-            return await answer
+            result = await answer
+            if not isinstance(result, ToolResult):
+                raise TypeError(
+                    f"the middleware {wrapper!r} must return a ToolResult, not {result!r:.100}; does it return what "
+                    "`call_next` gave it?"
+                )
+            return result
 
     return handle
 
@@ -370,12 +376,6 @@ def _explain_fault(error: Exception, schema: Mapping[str, Any]) -> str:
             fault["loc"] = ("result", *(place[1:] if place[:1] == (OUTPUT,) else place))
         return ErrorExplainer({"properties": {"result": schema}}).explain(faults)
     return str(error) if isinstance(error, InvalidArguments) else f"{type(error).__name__}."
-
-
-def _check_result(result: object) -> ToolResult:
-    if isinstance(result, ToolResult):
-        return result
-    raise TypeError(f"a middleware must return a ToolResult, not {result!r}; does it return what `call_next` gave it?")
 
 
 def _refuse(error: BaseException, pipeline: _CallPipeline) -> ToolResult:
