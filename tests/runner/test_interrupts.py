@@ -6,8 +6,14 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import count
+from types import FrameType
+from typing import Any
 
 import pytest
+
+from toolkit import Limits, Runner, RunResult, RunState
+from toolkit.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches another process there")
 
@@ -71,3 +77,42 @@ def test_first_interrupt(way: str, count: int) -> None:
             program.kill()
 
     assert (0, ("interrupted\n", "")) == (program.returncode, output)
+
+
+def interrupt_at(number: int) -> tuple[bool, RunResult | None]:
+    """Interrupt a run at the n-th function that its conversation calls. Return whether it was, and the result."""
+    left = number
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal left
+        # What a generator raises when it is deleted is lost.
+        is_function = event == "call" and frame.f_code.co_name != "<genexpr>"
+        if is_function and frame.f_back and frame.f_back.f_code.co_filename.endswith("conversation.py"):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    script = [[call("abs", x=-1), call("abs", x=-2)], "", "Done."]
+    runner = Runner([abs], model=ScriptedModel(script), limits=Limits(max_calls=1, on_limit="stop"))
+    sys.setprofile(watch)
+    try:
+        runner.run("go")
+    except KeyboardInterrupt as error:
+        return True, getattr(error, "result", None)
+    finally:
+        sys.setprofile(None)
+    return False, None
+
+
+def test_interrupt_at_any_moment() -> None:
+    """Wherever Ctrl-C comes, the result has a history with a result for each call, and a state that can be read."""
+    runs = set()
+    for number in count():
+        was_interrupted, result = interrupt_at(number)
+        if not was_interrupted:
+            break
+        if result is not None:
+            runs.add(RunState.from_json(result.state.to_json()).run_id)
+
+    assert len(runs) > 20

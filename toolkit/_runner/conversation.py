@@ -245,17 +245,20 @@ class Conversation:
         key = (self._state.turns, len(self._messages))
         calls = [self._assign_ids(call, number, key) for number, call in enumerate(response.calls, state.call_count)]
         response = response.replace(calls=tuple(calls))
-        self._messages.append(response)
-        self._state = state.replace(turns=state.turns + 1, call_count=state.call_count + len(calls))
+        changed = state.replace(turns=state.turns + 1, call_count=state.call_count + len(calls))
         if calls:
             self.refusals = self._refuse_calls(response)
-            self._state = self._state.replace(phase="calling", results=self.refusals, empty_responses=0)
-            if len(self.refusals) == len(calls):
-                self._close_calls(self.refusals)
-                self._state = self._state.replace(phase="finished" if state.is_last_turn else "asking")
-        else:
-            self._finish_or_retry(response)
+            changed = changed.replace(phase="calling", results=self.refusals, empty_responses=0)
 
+        # No call between these two lines: Ctrl-C there would leave a history without results.
+        self._state = changed
+        self._messages.append(response)
+
+        if not calls:
+            self._finish_or_retry(response)
+        elif len(self.refusals) == len(calls):
+            self._close_calls(self.refusals)
+            self._state = self._state.replace(phase="finished" if state.is_last_turn else "asking")
         return response
 
     def _assign_ids(self, call: ToolCall, number: int, key: ResponseKey) -> ToolCall:
@@ -496,10 +499,12 @@ class Conversation:
         response = self._messages[-1]
         is_answer = isinstance(response, ModelResponse) and response.is_answer
         results = [by_id[call.id].replace(provider_call_id=call.provider_call_id) for call in calls]
-        self._messages += [*results, *collect_attachments(results)]  # most providers take text only from tools
-        self._state = self._state.replace(phase="asking", results=(), pending=(), sub_agents={})
+        added: list[Message] = [*results, *collect_attachments(results)]  # most providers take text only from tools
+        changed = self._state.replace(phase="asking", results=(), pending=(), sub_agents={})
         if is_answer and not any(result.is_error for result in results):
-            self._state = self._state.replace(phase="finished", finish_reason="stop")
+            changed = changed.replace(phase="finished", finish_reason="stop")
+        self._state = changed
+        self._messages += added
         return results
 
 
