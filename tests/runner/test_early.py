@@ -20,6 +20,7 @@ from toolkit import (
     ModelError,
     Runner,
     RunResult,
+    RunState,
     Toolbox,
     ToolCall,
     ToolContext,
@@ -194,6 +195,22 @@ def test_what_is_reported(go_on: bool) -> None:
     kinds = [type(event) for event in retold(go_on)]
 
     assert [ToolCallStarted, ToolCallUpdated, ToolCallRetried, ToolCallUpdated, ToolCallFinished] == kinds
+
+
+def test_state_that_cannot_be_saved() -> None:
+    """If the checkpoint fails before the calls of a response, each call has its start and its end all the same."""
+
+    def save(state: RunState) -> None:
+        if state.phase == "calling":
+            raise OSError("full")
+
+    library = Library(Promising(reads(1), calls=[*reads(1), call("plain")]))
+    events: list[Event] = []
+    with pytest.raises(OSError, match="full"):
+        events.extend(library.runner(checkpoint=save).stream("go"))
+
+    started = [event.call.id for event in events if isinstance(event, ToolCallStarted)]
+    assert (2, started) == (len(started), [event.call.id for event in events if isinstance(event, ToolCallFinished)])
 
 
 @dataclass

@@ -163,8 +163,6 @@ class Run(Generic[T]):
                         if conversation.limit and limit != conversation.limit:
                             limit = conversation.limit
                             yield LimitReached(limit=limit)
-                        if isinstance(step, (CallModel, RunCalls)):
-                            await self._save_state(backend)
                         async with aclosing(self._perform(step, backend)) as events:
                             async for event in events:
                                 yield event
@@ -242,6 +240,7 @@ class Run(Generic[T]):
                 return self._finish_run(step)
 
     async def _call_model(self, step: CallModel, backend: Backend) -> AsyncGenerator[Event, None]:
+        await self._save_state(backend)
         yield TurnStarted(turn=step.turn, messages=step.messages)
         started = time.time()
         partial_output = PartialOutput(self.output) if self.tool_caller.request.streams and self.output.spec else None
@@ -327,6 +326,7 @@ class Run(Generic[T]):
         turn = TurnCalls(caller, step, self.calls)
 
         try:
+            await self._save_state(backend)
             for batch in turn.batches:
                 for start in turn.start(batch):
                     yield start
