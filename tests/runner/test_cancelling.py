@@ -995,6 +995,14 @@ def test_model_that_raises_our_own_error() -> None:
         Runner(model=ScriptedModel([Cancelled("mine")])).run("go")
 
 
+@pytest.mark.parametrize("go", [run, stream, start])
+def test_async_model_that_cancels_itself(go: Callable[[Runner], RunResult]) -> None:
+    """An async model that cancels itself, as a client may that gives up, has failed."""
+    model = ScriptedModel([asyncio.CancelledError()], is_async=True)
+    with pytest.raises(ModelError, match="The model failed: CancelledError"):
+        go(Runner(model=model))
+
+
 # -- deadlines
 
 

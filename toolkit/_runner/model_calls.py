@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -158,7 +159,7 @@ class ModelCaller:
                         break
             if cancellation:
                 raise cancellation_error(cancellation)
-        except (TimedOut, Cancelled) as error:
+        except (TimedOut, Cancelled, CancelledError) as error:  # the last: an async model cancelled itself
             if cancellation:
                 raise
             raise ModelError(f"The model failed: {error!r}") from error
