@@ -201,6 +201,7 @@ def test_queue(queue: str, expected: list[str]) -> None:
     assert expected == texts(steered.runner.run("go"))
 
 
+@pytest.mark.parametrize("owner", ["runner", "stream"])
 @pytest.mark.parametrize(
     ("cleared", "expected"),
     [
@@ -210,20 +211,22 @@ def test_queue(queue: str, expected: list[str]) -> None:
     ],
     ids=["both", "steering", "follow-ups"],
 )
-def test_clear(cleared: dict[str, bool], expected: list[str]) -> None:
-    """Unread messages can be removed, from each queue alone."""
+def test_clear(cleared: dict[str, bool], expected: list[str], owner: str) -> None:
+    """Unread messages can be removed, from each queue alone, by the runner and by the run itself."""
 
     @tool
     def work(n: int) -> int:
         """Work."""
         runner.steer("a")
         runner.follow_up("b")
-        runner.clear(**cleared)
+        {"runner": runner, "stream": events}[owner].clear(**cleared)
         return n
 
     runner = Runner([work], model=ScriptedModel([works(1), "ok", "end"]))
+    with runner.stream("go") as events:
+        list(events)
 
-    assert expected == texts(runner.run("go"))
+    assert expected == texts(events.result)
 
 
 def test_clear_all_runs() -> None:
