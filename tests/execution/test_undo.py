@@ -84,6 +84,29 @@ class Travel:
         return Runner(Toolbox.from_object(self), model=ScriptedModel(script), **options)
 
 
+def test_undo_by_a_tool_of_the_class() -> None:
+    """The undo of a method may be another tool of its class, which gets its instance with it."""
+
+    class Desk:
+        def __init__(self) -> None:
+            self.freed: list[str] = []
+
+        @tool(idempotent=True)
+        def free(self, city: str) -> None:
+            """Free a room."""
+            self.freed.append(city)
+
+        @tool(effect="write", undo=free)
+        def book(self, city: str) -> None:
+            """Book a room."""
+
+    desk = Desk()
+    runner = Runner(Toolbox.from_object(desk), model=ScriptedModel([call("book", city="Rome"), "Done."]))
+    runner.undo(runner.run("go").state)
+
+    assert ["Rome"] == desk.freed
+
+
 def undo_sync(runner: Runner, result: RunResult, **options: Any) -> Any:
     return runner.undo(result.state, **options)
 

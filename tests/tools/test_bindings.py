@@ -1335,3 +1335,12 @@ def test_settings_of_a_bound_tool() -> None:
     assert ("Oslo", 2, 300) == (box.call("find", OSLO).value, len(attempts), box["find"].settings.max_result)
     assert "timed_out" == box.call("find", {"city": "far"}).kind
     assert 5 == Tool.from_schema("find", weather.parameters, find, timeout=5).settings.timeout
+
+
+def test_choices_of_some_of_the_tools() -> None:
+    """A choice is left out with its tool. One for a tool that is not there yet stays."""
+    box = Toolbox([tool(abs, name="size"), tool(len, name="length")])
+    for name in ("size", "length", "later"):
+        box.bindings.choose(name, "other")
+
+    assert ["length", "later"] == [*box.filtered(lambda each: each.name == "length").bindings.choices]
