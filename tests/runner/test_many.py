@@ -570,3 +570,12 @@ def test_which_ends_are_answers(tmp_path: Path, first: Any, expected: str) -> No
     assert ["stop"] != [each.finish_reason for each in results(go())]
 
     assert [expected] == [each.output for each in results(go())]
+
+
+def test_answers_without_prompts(tmp_path: Path) -> None:
+    """The answer to a conversation that ends with its question is kept in the file, too."""
+    question = [{"role": "user", "content": "x"}]
+    runner = Runner(model=ScriptedModel(["once"]))
+    outputs = [runner.map([None], messages=question, save=tmp_path / "answers")[0] for _ in range(2)]
+
+    assert ["once", "once"] == [*map(str, outputs)]

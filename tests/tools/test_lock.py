@@ -186,6 +186,23 @@ def test_changed_tool(tmp_path: Path) -> None:
     )
 
 
+def test_new_output(tmp_path: Path) -> None:
+    """A tool that says now what it returns has changed."""
+
+    @tool(name="look")
+    def before():  # type: ignore[no-untyped-def]  # noqa: ANN202
+        """Look."""
+
+    @tool(name="look")
+    def after() -> int:
+        """Look."""
+        return 1
+
+    lines = differences(Toolbox([before]), Toolbox([after]), tmp_path / "lock")
+
+    assert ['look: output is new: {"type": "integer"} (changed)'] == [line for line in lines if "source" not in line]
+
+
 def test_change_at_the_end_of_a_long_text(tmp_path: Path) -> None:
     """Of long texts, the line shows where they differ."""
     old, new = (
