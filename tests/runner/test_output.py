@@ -229,7 +229,7 @@ def test_impossible_type() -> None:
 
 def test_none() -> None:
     """None, as a wrapper passes it that was given no type, is refused before the model is called."""
-    with pytest.raises(DefinitionError, match="None is not .*: null is not an answer; leave it out for a text"):
+    with pytest.raises(DefinitionError, match="None is not .*: null is not an answer; leave it out for text"):
         Runner(model=ScriptedModel([])).run("x", output_type=None)
 
 
