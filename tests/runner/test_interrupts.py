@@ -79,15 +79,15 @@ def test_first_interrupt(way: str, count: int) -> None:
     assert (0, ("interrupted\n", "")) == (program.returncode, output)
 
 
-def interrupt_at(number: int) -> tuple[bool, RunResult | None]:
-    """Interrupt a run at the n-th function that its conversation calls. Return whether it was, and the result."""
+def interrupt_at(number: int, file: str) -> tuple[bool, RunResult | None]:
+    """Interrupt a run at the n-th function that a module calls. Return whether it was, and the result."""
     left = number
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         nonlocal left
         # What a generator raises when it is deleted is lost.
         is_function = event == "call" and frame.f_code.co_name != "<genexpr>"
-        if is_function and frame.f_back and frame.f_back.f_code.co_filename.endswith("conversation.py"):
+        if is_function and frame.f_back and frame.f_back.f_code.co_filename.endswith(file):
             left -= 1
             if left < 0:
                 sys.setprofile(None)
@@ -109,10 +109,20 @@ def test_interrupt_at_any_moment() -> None:
     """Wherever Ctrl-C comes, the result has a history with a result for each call, and a state that can be read."""
     runs = set()
     for number in count():
-        was_interrupted, result = interrupt_at(number)
+        was_interrupted, result = interrupt_at(number, "conversation.py")
         if not was_interrupted:
             break
         if result is not None:
             runs.add(RunState.from_json(result.state.to_json()).run_id)
 
     assert len(runs) > 20
+
+
+def test_run_after_an_interrupt() -> None:
+    """Wherever Ctrl-C comes around a call, the next run on this thread is not cancelled."""
+    number = 0
+    while interrupt_at(number, "tool_calls.py")[0]:
+        number += 1
+        assert "stop" == Runner(model=ScriptedModel(["Hi."])).run("go").finish_reason
+
+    assert number > 10

@@ -216,17 +216,18 @@ class ToolCaller:
         start = time.perf_counter()
         with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel only its own call
             context = self.make_context(turn, cancellation, call)
-            outer = current_cancellation.set(self.deadline)
-            above = parent_call.set(ParentCall(self, call, emit, backend))
-            try:
+            outer, above = current_cancellation.get(), parent_call.get()
+            try:  # now: Ctrl-C between this and a change of the context would leave that to later runs
+                current_cancellation.set(self.deadline)
+                parent_call.set(ParentCall(self, call, emit, backend))
                 result = await self.dispatcher.dispatch(call, context, backend, emit)
             except FatalError as error:
                 if call.id in self.dispatcher.started:
                     self.results[call.id] = ToolResult.from_error(Failed(ENDED_TEXT), error)
                 raise
             finally:
-                current_cancellation.reset(outer)
-                parent_call.reset(above)
+                current_cancellation.set(outer)
+                parent_call.set(above)
 
         return self.end(call, result, start)
 
