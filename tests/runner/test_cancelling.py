@@ -1003,6 +1003,19 @@ def test_async_model_that_cancels_itself(go: Callable[[Runner], RunResult]) -> N
         go(Runner(model=model))
 
 
+@pytest.mark.parametrize("go", [run, stream, start])
+def test_async_model_that_cancels_itself_with_the_run(go: Callable[[Runner], RunResult]) -> None:
+    """An async model may cancel itself when its run is cancelled. The run has not failed then."""
+
+    def give_up(_: object) -> str:
+        runner.cancel()
+        raise asyncio.CancelledError
+
+    runner = Runner(model=ScriptedModel(give_up, is_async=True))
+
+    assert "cancelled" == go(runner).finish_reason
+
+
 # -- deadlines
 
 

@@ -84,7 +84,7 @@ async def run_in_task(
         if not task.done() or task.cancelled() or task.result()[1] is not None:
             raise cancellation_error(cancellation or Cancellation())
     if task.cancelled():
-        raise CancelledError
+        raise cancellation_error(cancellation) if cancellation else CancelledError
     return unwrap_outcome(task.result())
 
 
