@@ -247,8 +247,8 @@ class Transcript:
 
 
 def _make_stream_error(value: object) -> TypeError:
-    remedy = "write show(runner.stream(prompt)) or await ashow(runner.astream(prompt))"
-    return TypeError(f"show() and ashow() take the stream of a run, not a {type(value).__name__}: {remedy}.")
+    remedy = "Write show(runner.stream(prompt)) or await ashow(runner.astream(prompt))."
+    return TypeError(f"A value of type {type(value).__name__} cannot be printed here. {remedy}")
 
 
 def _note_cell(result: R) -> R:
