@@ -50,7 +50,7 @@ def serve(
     all_functions: AllFunctions = False,
     http: Annotated[
         str | None,
-        typer.Option(metavar="[HOST:]PORT", help="Serve over HTTP, by default only to this machine; MCP at /mcp."),
+        typer.Option(metavar="[HOST:]PORT", help="Serve over HTTP, only to this machine; MCP at /mcp."),
     ] = None,
     a2a: Annotated[
         bool,

@@ -60,7 +60,7 @@ def audit(
 async def _audit_call(
     write: Callable[[AuditRecord, ToolContext[Any]], object], call: ToolCall, call_next: Next
 ) -> ToolResult:
-    """Execute a call, and write its record however it ends. If that fails, it is only logged."""
+    """Execute a call, and write its record however it ends. A record that cannot be written is only logged."""
     start = time.perf_counter()
     outcome = "ok"
     try:

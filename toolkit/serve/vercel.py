@@ -111,7 +111,7 @@ def parse_prompt(messages: Sequence[Mapping[str, Any]]) -> UserMessage:
 
     parts = [part for part in _list_parts(last) if part.get("type") in ("text", "file")]
     if not parts:
-        raise ValueError(f"The last message has no text or file in 'parts', as of AI SDK 5 and later: {last!r:.200}.")
+        raise ValueError(f"The last message has no text or file in 'parts' (AI SDK 5 or later): {last!r:.200}.")
     return make_user_message([*map(_parse_part, parts)])
 
 

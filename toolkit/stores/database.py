@@ -308,8 +308,8 @@ def _migrate(connection: sqlite3.Connection, layout: Layout, path: str) -> None:
 
 
 _ADVICE = (
-    "Check that its directory exists, has room and is writable, and that no other process holds the file; replace a "
-    "damaged file with a copy"
+    "Check that its directory exists, has room and is writable, and that no other process holds the file; restore a "
+    "damaged file from a backup"
 )
 
 

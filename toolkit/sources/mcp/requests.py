@@ -147,7 +147,7 @@ class ServerRequests:
         return await asyncio.wrap_future(call)
 
     async def _dispatch(self, answer_tool: AnyTool | None, arguments: Mapping[str, Any]) -> ToolResult:
-        """Execute a request as a call of the run. What ends the run is kept in `stopped`; the server is refused."""
+        """Execute a request as a call of the run. What ends the run is kept in `stopped`; the request is refused."""
         number = self._count
         run = find_dispatcher()
         self._count += 1
