@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from toolkit import Limits, Runner, RunResult, RunState
+from toolkit.models import ModelResponse
 from toolkit.testing import ScriptedModel, call
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no signal reaches another process there")
@@ -105,15 +106,19 @@ def interrupt_at(number: int, file: str) -> tuple[bool, RunResult | None]:
     return False, None
 
 
-def test_interrupt_at_any_moment() -> None:
-    """Wherever Ctrl-C comes, the result has a history with a result for each call, and a state that can be read."""
+@pytest.mark.parametrize("file", ["/conversation.py", "/run.py"])
+def test_interrupt_at_any_moment(file: str) -> None:
+    """Wherever Ctrl-C comes, each call has a result, in the history too, and the state can be read."""
     runs = set()
     for number in count():
-        was_interrupted, result = interrupt_at(number, "conversation.py")
+        was_interrupted, result = interrupt_at(number, file)
         if not was_interrupted:
             break
         if result is not None:
             runs.add(RunState.from_json(result.state.to_json()).run_id)
+            responses = [message for message in result.messages if isinstance(message, ModelResponse)]
+            calls = [each for response in responses for each in response.calls]
+            assert calls == [end.call for end in result.calls]
 
     assert len(runs) > 20
 

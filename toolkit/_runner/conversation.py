@@ -475,10 +475,9 @@ class Conversation:
     def end(self, reason: FinishReason, output: str | None = None, text: str = CANCELLED_TEXT) -> None:
         """End the run, whatever its phase. Calls without a result get `text` as their result."""
         if self._state.phase in ("calling", "paused"):
-            self.refusals = tuple(
-                [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
-            )
-            self._close_calls((*self._state.results, *self.refusals))
+            skipped = [refuse_call(call, text) for call in get_open_calls(self._messages, self._state.results)]
+            self.refusals = (*self.refusals, *skipped)
+            self._close_calls((*self._state.results, *skipped))
         self._state = self._state.replace(phase="finished", finish_reason=reason, output=output)
 
     def halt(self, answer: str) -> None:
