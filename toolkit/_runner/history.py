@@ -29,7 +29,8 @@ def read_history(given: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Parse a history, of messages or of dicts in OpenAI's form, and repair it. Log each change as a warning.
 
     Raises:
-        ConversationError: A message has no known form.
+        TypeError: The history is not a list, or an entry is not a message.
+        ValueError: A message has no known form.
     """
     messages, notes = repair_history(parse_history(given))
     for note in notes:
