@@ -216,8 +216,10 @@ class ToolCaller:
         start = time.perf_counter()
         with Cancellation(parent=self.deadline) as cancellation:  # a tool may cancel only its own call
             context = self.make_context(turn, cancellation, call)
-            outer, above = current_cancellation.get(), parent_call.get()
-            try:  # now: Ctrl-C between this and a change of the context would leave that to later runs
+            outer = current_cancellation.get()
+            above = parent_call.get()
+            try:
+                # Inside the try: after Ctrl-C, what is set here must not stay for later runs of this thread.
                 current_cancellation.set(self.deadline)
                 parent_call.set(ParentCall(self, call, emit, backend))
                 result = await self.dispatcher.dispatch(call, context, backend, emit)
