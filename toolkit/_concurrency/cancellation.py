@@ -111,11 +111,12 @@ current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_canc
 @contextmanager
 def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
     """Make a cancellation the current one for the block."""
-    token = current_cancellation.set(cancellation)
-    try:
+    outer = current_cancellation.get()
+    try:  # also for Ctrl-C right after the next line
+        current_cancellation.set(cancellation)
         yield
     finally:
-        current_cancellation.reset(token)
+        current_cancellation.set(outer)
 
 
 def check_cancelled() -> None:
