@@ -112,7 +112,8 @@ current_cancellation: ContextVar[Cancellation | None] = ContextVar("current_canc
 def use_cancellation(cancellation: Cancellation) -> Iterator[None]:
     """Make a cancellation the current one for the block."""
     outer = current_cancellation.get()
-    try:  # also for Ctrl-C right after the next line
+    try:
+        # Inside the try: after Ctrl-C, what is set here must not stay for later runs of this thread.
         current_cancellation.set(cancellation)
         yield
     finally:

@@ -219,7 +219,7 @@ def _show(written: Any, schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _choose(written: Any, schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of a value. For a union, this is the member that may fit, or {} unless exactly one may."""
+    """Return the schema of a value. For a union, this is the only member that may fit, or {} if none or several may."""
     members = _list_members(schema, root)
     if len(members) > 1:
         members = [member for member in members if _may_fit(written, member)]

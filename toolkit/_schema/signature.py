@@ -458,7 +458,7 @@ def unwrap_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_docstring(function: Callable[..., Any]) -> str | None:
-    """Return the docstring of a callable. An object's `__call__` comes before its class, and a partial's own first."""
+    """Return the docstring of a callable. That of `__call__` comes before that of the object's class."""
     if isinstance(function, partial):
         return vars(function).get("__doc__") or read_docstring(function.func)
     if inspect.isclass(function):

@@ -116,8 +116,8 @@ class RunStatus:
         pending: The calls that wait for approval, those of sub-agents included.
         usage: Tokens and requests so far.
         finish_reason: Why the run ended, `error` if `result` raises; empty while it runs.
-        note: Why no worker takes the next step, if that is known, also that of a sub-agent; or why the run failed; else
-            empty.
+        note: Why no worker takes the next step of the run or of a sub-agent, if that is known; or why the run failed;
+            else empty.
         run_id: Id of the run in the ledger and in the result's state, for `Runner.undo`. It differs from `run_id=` of
             `DurableRunner.start`, unless that is 32 hexadecimal digits in lower case.
     """
@@ -390,7 +390,7 @@ class DurableRun:
     async def _decide(self, decided: wire.DecidedCall) -> None:
         try:
             await self._handle.execute_update(wire.DECIDE, decided)
-        except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # it hides the error, or the own cancellation
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:  # it hides the reason
             raise error.__cause__ or error from None
 
     async def steer(self, message: str) -> None:
